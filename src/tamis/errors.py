@@ -1,0 +1,123 @@
+"""Every error tamis raises on purpose.
+
+TamisError
+├── PlanError               the pipeline cannot run as it is built (found before anything runs)
+│   ├── ColumnError         a stage needs a column that nothing upstream provides
+│   ├── TypeMismatchError   a stage is given another kind of task than it takes
+│   └── ResourceError       a stage asks for more than the machine has
+├── RecipeError             a recipe names something unknown or misspelt
+├── DataError               an input cannot be read: says file and position
+├── StageError              a stage raised: says stage, task and cause
+│   └── WorkerDiedError     a task killed its worker each time it was tried
+├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
+└── MissingExtraError       an optional package is needed (also an ImportError)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ColumnError",
+    "DataError",
+    "MissingExtraError",
+    "PlanError",
+    "RecipeError",
+    "ResourceError",
+    "RunInterrupted",
+    "StageError",
+    "TamisError",
+    "TypeMismatchError",
+    "WorkerDiedError",
+    "did_you_mean",
+]
+
+
+class TamisError(Exception):
+    """The root of every error that tamis raises on purpose."""
+
+
+class PlanError(TamisError, ValueError):
+    """The pipeline cannot run as it is built."""
+
+
+class ColumnError(PlanError):
+    """A stage needs a column that nothing upstream provides."""
+
+
+class TypeMismatchError(PlanError, TypeError):
+    """A stage is given another kind of task than it takes."""
+
+
+class ResourceError(PlanError):
+    """A stage asks for more than the machine has."""
+
+
+class RecipeError(TamisError, ValueError):
+    """A recipe names something unknown or misspelt."""
+
+
+class DataError(TamisError, ValueError):
+    """An input cannot be read. The same bytes fail again, so the task is not retried.
+
+    Args:
+        problem: What is wrong, in words.
+        path: The file.
+        line: Line number, counted from 1.
+        byte: Byte offset in the (decompressed) file, counted from 0.
+        hint: What the user can do about it.
+    """
+
+    def __init__(
+        self, problem: str, *, path: str = "", line: int | None = None, byte: int | None = None, hint: str = ""
+    ) -> None:
+        self.problem, self.path, self.line, self.byte, self.hint = problem, path, line, byte, hint
+        position = []
+        if line is not None:
+            position.append(f"line {line}")
+        if byte is not None:
+            position.append(f"byte {byte}")
+        where = f"{path}, {', '.join(position)}" if position else path
+        message = f"{where}: {problem}" if where else problem
+        super().__init__(f"{message}\n  {hint}" if hint else message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_data_error, (self.problem, self.path, self.line, self.byte, self.hint)
+
+
+def _rebuild_data_error(problem: str, path: str, line: int | None, byte: int | None, hint: str) -> DataError:
+    return DataError(problem, path=path, line=line, byte=byte, hint=hint)
+
+
+class StageError(TamisError, RuntimeError):
+    """A stage raised. The message ends with the user's own frames of the traceback."""
+
+
+class WorkerDiedError(StageError):
+    """A task killed its worker each time it was tried (out of memory, a crash in native code, ...)."""
+
+
+class RunInterrupted(TamisError, KeyboardInterrupt):
+    """The user stopped the run; what was finished by then is published."""
+
+
+class MissingExtraError(TamisError, ImportError):
+    """An optional package is needed.
+
+    >>> print(MissingExtraError("JSON from S3", package="s3fs", extra="s3"))
+    JSON from S3 needs the package 's3fs': pip install "tamis[s3]"
+    """
+
+    def __init__(self, what: str, *, package: str, extra: str) -> None:
+        super().__init__(f'{what} needs the package {package!r}: pip install "tamis[{extra}]"')
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the closest known name, or an empty string.
+
+    >>> did_you_mean("txet", ["text", "url"])
+    " Did you mean 'text'?"
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""

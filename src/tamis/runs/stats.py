@@ -1,0 +1,144 @@
+"""What a run counts: per stage tasks, rows, bytes, seconds, and why rows were left out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class StageStats:
+    """What one stage did, over all workers.
+
+    Args:
+        name: The stage, as in the plan.
+        tasks_in, tasks_out: Tasks taken and handed on.
+        rows_in, rows_out: Items (rows, files) in those tasks.
+        bytes_in, bytes_out: Their size in memory.
+        seconds: Time spent in the stage, summed over workers.
+        dropped: Rows left out on purpose, by reason.
+        quarantined: Rows that could not be read or worked on.
+        retries: Times a task was tried again.
+        files: Files published by the stage, if it writes.
+    """
+
+    name: str
+    tasks_in: int = 0
+    tasks_out: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    seconds: float = 0.0
+    dropped: dict[str, int] = field(default_factory=dict)
+    quarantined: int = 0
+    retries: int = 0
+    files: int = 0
+
+    def add(self, other: StageStats) -> None:
+        """Add another worker's counts to these."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for reason, count in other.dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+    @property
+    def rows_dropped(self) -> int:
+        """Rows left out on purpose, over all reasons."""
+        return sum(self.dropped.values())
+
+
+_NUMBERS = (
+    "tasks_in",
+    "tasks_out",
+    "rows_in",
+    "rows_out",
+    "bytes_in",
+    "bytes_out",
+    "seconds",
+    "quarantined",
+    "retries",
+    "files",
+)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a running pipeline, for progress displays.
+
+    Args:
+        elapsed_s: Seconds since the start.
+        stages: The counts so far, in the order of the plan. They are live objects: read them, do not keep them.
+        fraction: How much of the input is through, 0 to 1; ``None`` while the size of the input is unknown.
+        held_bytes: Memory held by tasks between stages.
+        budget_bytes: The run's limit for that.
+        running: Tasks being worked on.
+        workers: Workers there are.
+        state: ``"running"``, ``"draining"`` (after the first Ctrl-C) or ``"done"``.
+    """
+
+    elapsed_s: float
+    stages: list[StageStats]
+    fraction: float | None
+    held_bytes: int
+    budget_bytes: int
+    running: int
+    workers: int
+    state: str = "running"
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds left, if the rest goes as the part so far did."""
+        if not self.fraction or self.state == "done":
+            return None
+        return self.elapsed_s * (1 - self.fraction) / self.fraction
+
+
+@dataclass
+class RunSummary:
+    """What ``run.json`` in a run directory holds: everything the report shows.
+
+    Args:
+        pipeline: The pipeline's name.
+        description: Its description.
+        executor: The executor, in words.
+        started: When, as ISO 8601 in UTC.
+        seconds: How long it took.
+        state: ``"done"``, ``"interrupted"`` or ``"failed"``.
+        stages: The counts per stage, in the order of the plan.
+        plan: The plan as text.
+        outputs: Published files as ``{"path", "rows", "bytes"}``, at most the first 1,000.
+        output_files, output_rows, output_bytes: Their totals.
+        quarantine: Up to 20 quarantined rows, as examples.
+        error: Why it failed, if it did.
+        peak_memory_bytes: Highest resident memory of the driver, where it can be read.
+        tamis: The version.
+    """
+
+    pipeline: str
+    description: str = ""
+    executor: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    state: str = "done"
+    stages: list[StageStats] = field(default_factory=list)
+    plan: str = ""
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    output_files: int = 0
+    output_rows: int = 0
+    output_bytes: int = 0
+    quarantine: list[dict[str, Any]] = field(default_factory=list)
+    error: str = ""
+    peak_memory_bytes: int = 0
+    tamis: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunSummary:
+        """The reverse of :meth:`to_dict`; keys of newer versions are ignored."""
+        known = {k: v for k, v in values.items() if k in cls.__dataclass_fields__}
+        known["stages"] = [StageStats(**s) for s in known.get("stages", [])]
+        return cls(**known)

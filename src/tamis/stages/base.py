@@ -1,0 +1,367 @@
+"""Stages: what happens to the tasks that flow through a pipeline."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from tamis.errors import PlanError, did_you_mean
+from tamis.stages.emit import BadRows, Drop, Emit, Publish
+from tamis.stages.resources import Resources
+from tamis.tasks import Task
+
+__all__ = [
+    "CompositeStage",
+    "Emission",
+    "FunctionStage",
+    "NodeInfo",
+    "ProcessingStage",
+    "SourceStage",
+    "WorkerMetadata",
+    "emissions",
+    "processing_stage",
+    "task_types",
+]
+
+X = TypeVar("X", bound=Task[Any])
+Y = TypeVar("Y", bound=Task[Any])
+
+Emission = Task[Any] | Emit | Drop | BadRows | Publish
+"""What a stage may return or yield."""
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """The machine a stage is set up on."""
+
+    node_id: str = "local"
+
+
+@dataclass(frozen=True)
+class WorkerMetadata:
+    """The worker a stage is set up on.
+
+    Args:
+        worker_id: Its name.
+        scratch: A directory of the run that every worker can reach (a local path or an fsspec address).
+        gpu_ids: The GPUs given to this worker.
+        allocation: What the executor gave to the worker, in its own words.
+    """
+
+    worker_id: str = "0"
+    scratch: str = ""
+    gpu_ids: tuple[int, ...] = ()
+    allocation: Any = None
+
+
+class ProcessingStage(Generic[X, Y]):
+    """One step of a pipeline: turns a task into none, one or many.
+
+    Subclasses implement :meth:`process` (or :meth:`process_batch`) and say what they need in class attributes. A
+    stage knows nothing of where it runs; each worker has its own copy.
+
+    >>> from tamis.tasks import DocumentBatch
+    >>> class Head(ProcessingStage[DocumentBatch, DocumentBatch]):
+    ...     name = "head"
+    ...     def process(self, task):
+    ...         return task.with_table(task.data.slice(0, 1))
+    >>> Head().process(DocumentBatch({"text": ["a", "b"]})).num_items
+    1
+
+    Attributes:
+        name: Shown in plans and reports; the class name when not set.
+        resources: What one worker needs.
+        batch_size: How many tasks :meth:`process_batch` is given at once.
+        runtime_env: The Ray runtime environment of its workers.
+        releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). Such stages run on
+            threads locally, the others on processes.
+        is_source_stage, is_sink_stage: What the names say.
+    """
+
+    name: str = ""
+    resources: Resources = Resources(cpus=1.0)
+    batch_size: int = 1
+    runtime_env: dict[str, Any] | None = None
+    releases_gil: ClassVar[bool] = False
+    is_source_stage: ClassVar[bool] = False
+    is_sink_stage: ClassVar[bool] = False
+
+    _num_workers: int | None = None
+    _ray_stage_spec: dict[str, Any] | None = None
+    _xenna_stage_spec: dict[str, Any] | None = None
+
+    def __init__(self) -> None:
+        """Nothing to do: here so that subclasses may call ``super().__init__()``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__ or cls.__dict__["name"] == "":
+            cls.name = cls.__name__
+
+    def process(self, task: X) -> Y | Iterable[Emission] | None:
+        """Work on one task. Return a task, a list or generator of them, or ``None`` to leave it out."""
+        raise NotImplementedError(f"{type(self).__name__} has no process()")
+
+    def process_batch(self, tasks: list[X]) -> Iterable[Emission]:
+        """Work on up to :attr:`batch_size` tasks at once. By default: one after the other."""
+        for task in tasks:
+            yield from emissions(self.process(task))
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        """Task attributes and data columns that must be there: ``(["data"], ["text"])``."""
+        return [], []
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        """Task attributes and data columns that are there afterwards, beside what was there before."""
+        return [], []
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        """The columns behind this stage, given those before it; ``None`` means they cannot be known.
+
+        A stage that overrides :meth:`outputs` is taken at its word. One that does not may add columns that it does
+        not name, so nothing is known behind it.
+        """
+        if type(self).outputs is ProcessingStage.outputs or available is None:
+            return None
+        return available | frozenset(self.outputs()[1])
+
+    def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Called once on each machine before its workers start: download weights, warm caches."""
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        """Called once in each worker before its first task: load models, open connections."""
+
+    def teardown(self) -> None:
+        """Called once in each worker after its last task."""
+
+    def num_workers(self) -> int | None:
+        """A fixed number of workers, or ``None`` to leave it to the executor."""
+        return self._num_workers
+
+    def ray_stage_spec(self) -> dict[str, Any]:
+        """Settings for Ray executors."""
+        return dict(self._ray_stage_spec or {})
+
+    def xenna_stage_spec(self) -> dict[str, Any]:
+        """Settings for the Xenna executor."""
+        return dict(self._xenna_stage_spec or {})
+
+    def supports_batch_processing(self) -> bool:
+        """Whether the stage has a :meth:`process_batch` of its own."""
+        return type(self).process_batch is not ProcessingStage.process_batch
+
+    def with_(
+        self,
+        *,
+        name: str | None = None,
+        resources: Resources | None = None,
+        batch_size: int | None = None,
+        runtime_env: dict[str, Any] | None = None,
+        num_workers: int | None = None,
+        ray_stage_spec: dict[str, Any] | None = None,
+        xenna_stage_spec: dict[str, Any] | None = None,
+    ) -> typing.Self:
+        """A copy of the stage with some settings changed.
+
+        >>> stage = ProcessingStage().with_(resources=Resources(gpus=0.25), batch_size=128)
+        >>> stage.resources.gpus, stage.batch_size, ProcessingStage().batch_size
+        (0.25, 128, 1)
+        """
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size={batch_size}: must be at least 1")
+        changed = copy.copy(self)
+        settings = {
+            "name": name,
+            "resources": resources,
+            "batch_size": batch_size,
+            "runtime_env": runtime_env,
+            "_num_workers": num_workers,
+            "_ray_stage_spec": ray_stage_spec and {**self.ray_stage_spec(), **ray_stage_spec},
+            "_xenna_stage_spec": xenna_stage_spec and {**self.xenna_stage_spec(), **xenna_stage_spec},
+        }
+        for attribute, value in settings.items():
+            if value is not None:
+                object.__setattr__(changed, attribute, value)
+        return changed
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters the stage was made with: its recipe form and its cache key.
+
+        Dataclass fields, or, for other classes, the arguments of ``__init__`` that it keeps under the same name.
+        """
+        if dataclasses.is_dataclass(self):
+            return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        names = [p for p in inspect.signature(type(self).__init__).parameters if p != "self"]
+        return {n: getattr(self, n) for n in names if hasattr(self, n)}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self.parameters().items())
+        return f"{type(self).__name__}({shown})"
+
+
+class SourceStage(ProcessingStage[X, Y]):
+    """A stage whose tasks are made by the driver, one after the other, as room for them appears.
+
+    At the start of a pipeline it lists the input. Behind another stage it is a barrier: once everything before it
+    is finished, its splits are what goes on (the reading side of a shuffle). Splits name data, they do not hold it.
+    """
+
+    is_source_stage: ClassVar[bool] = True
+
+    def splits(self, scratch: str) -> Iterator[Y]:
+        """Make the tasks. ``scratch`` is the run's directory for data between stages."""
+        raise NotImplementedError
+
+    def process(self, task: X) -> list[Y]:  # type: ignore[override]  # a list is one of the forms allowed there
+        return list(self.splits(""))
+
+
+class CompositeStage(ProcessingStage[X, Y]):
+    """Several stages under one name: it is unfolded when the pipeline is planned."""
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        """The stages it stands for. They may be composites themselves."""
+        raise NotImplementedError(f"{type(self).__name__} has no decompose()")
+
+    def with_(self, overrides: dict[str, dict[str, Any]] | None = None, **settings: Any) -> typing.Self:  # type: ignore[override]  # settings per inner stage
+        """A copy with settings changed: of the inner stages by name, or, with plain keywords, of all of them."""
+        changed = copy.copy(self)
+        object.__setattr__(changed, "_overrides", {**self._overrides_so_far(), **(overrides or {})})
+        object.__setattr__(changed, "_settings", {**getattr(self, "_settings", {}), **settings})
+        return changed
+
+    def _overrides_so_far(self) -> dict[str, dict[str, Any]]:
+        return getattr(self, "_overrides", {})
+
+    def unfold(self) -> list[ProcessingStage[Any, Any]]:
+        """The inner stages with the settings of :meth:`with_` applied."""
+        stages, overrides = self.decompose(), self._overrides_so_far()
+        names = [s.name for s in stages]
+        for wanted in overrides:
+            if wanted not in names:
+                raise PlanError(
+                    f"{self.name}.with_({{{wanted!r}: ...}}): it has no stage of that name, "
+                    f"only {', '.join(names)}.{did_you_mean(wanted, names)}"
+                )
+        settings = dict(getattr(self, "_settings", {}))
+        settings.pop("name", None)
+        return [s.with_(**{**settings, **overrides.get(s.name, {})}) for s in stages]
+
+    def get_description(self) -> str:
+        """One sentence about the stage: the first line of its docstring."""
+        return (inspect.getdoc(type(self)) or "").partition("\n")[0]
+
+
+def emissions(result: Any) -> Iterator[Emission]:
+    """Flatten what ``process`` returned: nothing, one task, or any iterable of emissions."""
+    if result is None:
+        return
+    if isinstance(result, Task | Emit | Drop | BadRows | Publish):
+        yield result
+        return
+    if not isinstance(result, Iterable):
+        raise TypeError(f"process() returned {type(result).__name__}; it must return a task, several, or None")
+    for item in result:
+        yield from emissions(item)
+
+
+def task_types(stage: ProcessingStage[Any, Any]) -> tuple[Any, Any]:
+    """The task types a stage takes and gives: ``X`` and ``Y`` of ``ProcessingStage[X, Y]``; ``Task`` when not said."""
+    declared = getattr(stage, "task_types", None)
+    if declared is not None:
+        return typing.cast("tuple[Any, Any]", declared)
+    for cls in type(stage).__mro__:
+        for base in getattr(cls, "__orig_bases__", ()):
+            origin, args = typing.get_origin(base), typing.get_args(base)
+            if inspect.isclass(origin) and issubclass(origin, ProcessingStage) and len(args) == 2:
+                return _task_class(args[0]), _task_class(args[1])
+    return Task, Task
+
+
+def _task_class(annotation: Any) -> Any:
+    """A class, or a tuple of classes for a union; ``Task`` for anything that says nothing."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Union or type(annotation).__name__ == "UnionType":
+        members = tuple(_task_class(a) for a in typing.get_args(annotation) if a is not type(None))
+        return members if len(members) != 1 else members[0]
+    if inspect.isclass(origin) and issubclass(origin, Task):
+        return origin
+    return annotation if inspect.isclass(annotation) and issubclass(annotation, Task) else Task
+
+
+class FunctionStage(ProcessingStage[Any, Any]):
+    """A stage whose work is one function of one task. Made by :func:`processing_stage`."""
+
+    def __init__(self, function: Callable[[Any], Any], name: str, resources: Resources, batch_size: int) -> None:
+        self.function, self.name, self.resources, self.batch_size = function, name, resources, batch_size
+        self.task_types = _annotated_types(function)
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, task: Any) -> Any:
+        """Call the function itself."""
+        return self.function(task)
+
+    def process(self, task: Any) -> Any:
+        return self.function(task)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"function": f"{self.function.__module__}:{self.function.__qualname__}"}
+
+    def __repr__(self) -> str:
+        return f"processing_stage({self.function.__qualname__}, name={self.name!r})"
+
+
+def processing_stage(
+    *,
+    name: str | None = None,
+    resources: Resources | dict[str, float] | None = None,
+    batch_size: int | None = None,
+) -> Callable[[Callable[[Any], Any]], FunctionStage]:
+    """Make a stage of a function that takes one task and returns a task, several, or ``None``.
+
+    What comes back is a stage that can still be called like the function.
+
+    >>> from tamis.tasks import DocumentBatch
+    >>> @processing_stage(name="first_row")
+    ... def first_row(task: DocumentBatch) -> DocumentBatch:
+    ...     return task.with_table(task.data.slice(0, 1))
+    >>> first_row.name, first_row(DocumentBatch({"text": ["a", "b"]})).num_items
+    ('first_row', 1)
+    """
+    if isinstance(resources, dict):
+        resources = Resources(**resources)
+
+    def wrap(function: Callable[[Any], Any]) -> FunctionStage:
+        parameters = [
+            p
+            for p in inspect.signature(function).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        required = [p for p in parameters if p.default is p.empty]
+        if not parameters or len(required) > 1:
+            raise TypeError(
+                f"@processing_stage: {function.__qualname__} must take exactly one task, "
+                f"it takes ({', '.join(p.name for p in parameters)})"
+            )
+        return FunctionStage(function, name or function.__name__, resources or Resources(), batch_size or 1)
+
+    return wrap
+
+
+def _annotated_types(function: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """The task types in the function's annotations; ``Task`` where there is none."""
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):
+        hints = {}
+    result = hints.pop("return", None)
+    inner = typing.get_args(result)
+    if inner and typing.get_origin(result) in (list, tuple, typing.get_origin(typing.Iterator[Any])):
+        result = inner[0]
+    return _task_class(next(iter(hints.values()), None)), _task_class(result)

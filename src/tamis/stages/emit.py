@@ -1,0 +1,87 @@
+"""What a stage may hand out beside its result.
+
+``process`` returns (or yields) tasks. A stage that has more to say yields one of these among them:
+
+    Emit      a task for another port than the main one (a branch)
+    Drop      rows left out on purpose, and why
+    BadRows   rows that could not be read, for the quarantine
+    Publish   a file that becomes output once the task is done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from tamis.tasks import DocumentBatch, Task
+
+MAIN = "out"
+"""The port that leads to the next stage."""
+
+DROPPED = "dropped"
+"""The port of rows that a filter left out; see :class:`tamis.stages.flow.Dropped`."""
+
+
+@dataclass(frozen=True)
+class Emit:
+    """A task for the named port."""
+
+    port: str
+    task: Task[Any]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Rows of a batch that are left out on purpose.
+
+    Args:
+        batch: The batch as it came in.
+        rows: Row numbers in it (integers), ascending.
+        reason: Why, short: ``"word_count < 50"``. The same text for every row, so that reasons can be counted.
+        scores: The score that led to it, one per row in ``rows``, if there is one.
+    """
+
+    batch: DocumentBatch
+    rows: np.ndarray[Any, Any]
+    reason: str
+    scores: pa.Array | None = None
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """One row that could not be read: where it was, why, and its bytes."""
+
+    path: str
+    line: int | None
+    byte: int | None
+    problem: str
+    raw: bytes = b""
+
+
+@dataclass(frozen=True)
+class BadRows:
+    """Rows that could not be read, for the quarantine."""
+
+    rows: Sequence[BadRow] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Publish:
+    """A finished file under a temporary name, to be renamed once the task's record is in the ledger.
+
+    Args:
+        temporary: Where it is now. Equal to ``final`` where a store has no rename (then writing it was atomic).
+        final: The name under which it is output.
+        rows: Rows in it.
+        nbytes: Its size.
+    """
+
+    temporary: str
+    final: str
+    rows: int
+    nbytes: int
