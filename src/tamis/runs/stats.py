@@ -20,6 +20,7 @@ class StageStats:
         quarantined: Rows that could not be read or worked on.
         retries: Times a task was tried again.
         files: Files published by the stage, if it writes.
+        internal: Whether it is plumbing (part of a shuffle, say) that reports need not show.
     """
 
     name: str
@@ -34,6 +35,7 @@ class StageStats:
     quarantined: int = 0
     retries: int = 0
     files: int = 0
+    internal: bool = False
 
     def add(self, other: StageStats) -> None:
         """Add another worker's counts to these."""

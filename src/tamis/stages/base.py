@@ -82,6 +82,7 @@ class ProcessingStage(Generic[X, Y]):
         releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). Such stages run on
             threads locally, the others on processes.
         is_source_stage, is_sink_stage: What the names say.
+        internal: Plumbing that reports need not show.
     """
 
     name: str = ""
@@ -91,6 +92,7 @@ class ProcessingStage(Generic[X, Y]):
     releases_gil: ClassVar[bool] = False
     is_source_stage: ClassVar[bool] = False
     is_sink_stage: ClassVar[bool] = False
+    internal: ClassVar[bool] = False
 
     _num_workers: int | None = None
     _ray_stage_spec: dict[str, Any] | None = None

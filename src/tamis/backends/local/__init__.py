@@ -1,0 +1,5 @@
+"""The executor for one machine."""
+
+from tamis.backends.local.executor import LocalExecutor
+
+__all__ = ["LocalExecutor"]

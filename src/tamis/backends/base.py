@@ -1,0 +1,58 @@
+"""What every executor is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tamis.plan import Plan
+from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.progress import Observer
+from tamis.runs.stats import StageStats
+from tamis.runs.stop import StopSignal
+from tamis.stages.base import NodeInfo, WorkerMetadata
+from tamis.tasks import Task
+
+__all__ = ["Executor", "NodeInfo", "Run", "WorkerMetadata"]
+
+
+@dataclass
+class Run:
+    """One run of a pipeline, as an executor sees it.
+
+    Args:
+        directory: Its files.
+        journal: Where finished work is recorded.
+        observer: The progress display.
+        stop: Whether the user wants to stop.
+        initial: Tasks for the first stage when it is no source.
+        stats: Filled by the executor: what each stage did, there even if the run fails.
+    """
+
+    directory: RunDirectory
+    journal: RunJournal
+    observer: Observer
+    stop: StopSignal
+    initial: Sequence[Task[Any]] = ()
+    stats: list[StageStats] = field(default_factory=list)
+
+
+class Executor(Protocol):
+    """Carries out plans.
+
+    Attributes:
+        execution_mode: ``"streaming"``, or ``"batch"``: one stage at a time over the whole data.
+        fuse: Whether the planner may put neighbouring stages into one worker.
+    """
+
+    execution_mode: str
+    fuse: bool
+
+    def execute(self, plan: Plan, run: Run) -> bool:
+        """Carry out the plan; return whether it came to its end (``False``: the user stopped it)."""
+        ...
+
+    def describe(self) -> str:
+        """The executor in a few words."""
+        ...

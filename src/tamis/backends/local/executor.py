@@ -1,0 +1,186 @@
+"""The local executor: the cluster's coordinator, on the threads and processes of one machine. No Ray."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Literal
+
+from tamis.backends import machine
+from tamis.backends.base import Run
+from tamis.backends.coordinator import Coordinator, Limits, Pool
+from tamis.backends.runner import GroupSpec, Places, set_up_on_node
+from tamis.backends.substrates.base import Substrate
+from tamis.backends.substrates.inline import InlineSubstrate
+from tamis.backends.substrates.mixed import MixedSubstrate
+from tamis.backends.substrates.processes import ProcessSubstrate
+from tamis.backends.substrates.threads import ThreadSubstrate
+from tamis.errors import PlanError, ResourceError, did_you_mean
+from tamis.plan import Group, Plan
+from tamis.runs.progress import NoProgress
+from tamis.stages.base import NodeInfo, SourceStage, WorkerMetadata
+from tamis.stages.io.sizes import parse_bytes
+
+__all__ = ["LocalExecutor"]
+
+SUBSTRATES = ("auto", "inline", "threads", "processes")
+MODES = ("streaming", "batch")
+MIB = 2**20
+
+
+class LocalExecutor:
+    """Runs a pipeline on this machine.
+
+    Args:
+        workers: How many tasks are worked on at the same time; all cores by default. ``0`` runs everything in the
+            calling thread, so that breakpoints work.
+        substrate: ``"auto"`` runs stages whose work is outside Python's lock on threads and the others on processes.
+            ``"inline"``, ``"threads"`` and ``"processes"`` run all of them there.
+        execution_mode: ``"streaming"``: all stages at the same time, on different batches. ``"batch"``: one stage
+            after the other, over the whole data, which is set down on disk in between.
+        memory_budget: Memory for tasks between stages, in bytes or as ``"1GiB"``. By default a quarter of the
+            machine's, at most 128 MiB a worker (but no less than 512 MiB).
+        retries: How often a task is tried again after its stage raised.
+        fuse: Whether neighbouring stages may run in one worker, without data moving between them.
+
+    >>> LocalExecutor(workers=4, memory_budget="1GiB").describe()
+    'local, 4 workers'
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        substrate: Literal["auto", "inline", "threads", "processes"] = "auto",
+        execution_mode: Literal["streaming", "batch"] = "streaming",
+        memory_budget: int | str | None = None,
+        retries: int = 1,
+        fuse: bool = True,
+    ) -> None:
+        for name, value, known in (("substrate", substrate, SUBSTRATES), ("execution_mode", execution_mode, MODES)):
+            if value not in known:
+                hint = did_you_mean(str(value), known)
+                raise ValueError(f"LocalExecutor({name}={value!r}): must be one of {', '.join(known)}.{hint}")
+        if workers is not None and workers < 0:
+            raise ValueError(f"LocalExecutor(workers={workers}): must not be negative")
+        self.workers = max(1, int(machine.usable_cores())) if workers is None else workers
+        self.substrate = "inline" if self.workers == 0 else substrate
+        self.execution_mode: str = execution_mode
+        self.memory_budget = self._budget(memory_budget)
+        self.retries = retries
+        self.fuse = fuse
+
+    def describe(self) -> str:
+        """The executor in a few words."""
+        kind = "inline" if self.substrate == "inline" else f"{self.workers} worker{'s' if self.workers != 1 else ''}"
+        mode = "" if self.execution_mode == "streaming" else f", {self.execution_mode} mode"
+        return f"local, {kind}{'' if self.substrate in ('auto', 'inline') else f' on {self.substrate}'}{mode}"
+
+    def execute(self, plan: Plan, run: Run) -> bool:
+        """Carry out the plan; return whether it came to its end."""
+        places = Places(run.directory.scratch, run.directory.quarantine, run.directory.outputs)
+        specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
+        in_processes = self._in_processes(plan)
+        substrate = self._substrate(specs, places, in_processes)
+        for spec in specs.values():
+            set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
+        coordinator = Coordinator(
+            plan,
+            substrate,
+            self._pools(plan, in_processes),
+            run.journal,
+            Limits(max(1, self.workers), self.memory_budget, self.retries),
+            scratch=places.scratch,
+            initial=run.initial,
+            stop=run.stop,
+            watcher=run.observer,
+        )
+        run.stats = coordinator.stats
+        if not isinstance(run.observer, NoProgress):
+            _measure_input(plan, coordinator, places.scratch)
+        run.observer.start(coordinator.snapshot())
+        well = False
+        try:
+            done = coordinator.run()
+            well = True
+            return done
+        finally:
+            substrate.close(at_once=not well)
+            run.observer.finish(coordinator.snapshot("done" if well else "failed"))
+
+    def _budget(self, given: int | str | None) -> int:
+        if given is None:
+            return min(machine.memory().total_bytes // 4, max(512 * MIB, 128 * MIB * self.workers))
+        budget = parse_bytes(given)
+        if budget < MIB:
+            raise ValueError(f"LocalExecutor(memory_budget={given!r}): less than 1 MiB is of no use")
+        return budget
+
+    def _in_processes(self, plan: Plan) -> frozenset[int]:
+        """The groups that run in processes. With a single worker nothing is gained by them."""
+        work = [g for g in plan.groups if not g.is_source]
+        if self.substrate == "processes":
+            return frozenset(g.index for g in work)
+        if self.substrate != "auto":
+            return frozenset()
+        return frozenset(g.index for g in work if g.resources.requires_gpu or (not g.releases_gil and self.workers > 1))
+
+    def _substrate(self, specs: dict[int, GroupSpec], places: Places, in_processes: frozenset[int]) -> Substrate:
+        if self.substrate == "inline":
+            return InlineSubstrate(specs, places)
+        threads = ThreadSubstrate(specs, places)
+        if not in_processes:
+            return threads
+        theirs = {i: s for i, s in specs.items() if i in in_processes}
+        processes = ProcessSubstrate(theirs, places, os.path.join(places.scratch, "payloads"))
+        return MixedSubstrate(threads, processes, in_processes)
+
+    def _pools(self, plan: Plan, in_processes: frozenset[int]) -> list[Pool]:
+        """Workers for threads, workers for processes, and workers bound to a GPU for each group that needs one."""
+        size = 1 if self.substrate == "inline" else self.workers
+        work = [g for g in plan.groups if not g.is_source]
+        gpu = [g for g in work if g.resources.requires_gpu]
+        pools = [self._gpu_pool(plan, g) for g in gpu]
+        bound = {g.index for g in gpu}
+        for chosen in (in_processes - bound, {g.index for g in work} - in_processes - bound):
+            if chosen:
+                pools.append(Pool(frozenset(chosen), size))
+        return pools
+
+    def _gpu_pool(self, plan: Plan, group: Group) -> Pool:
+        names = " + ".join(plan.vertices[v].name for v in group.vertices)
+        cards = machine.gpus()
+        if not cards:
+            raise ResourceError(
+                f"stage {names!r} asks for a GPU ({group.resources}), but this machine has none that can be used. "
+                "`tamis doctor` shows what it has"
+            )
+        slots: list[tuple[int, ...]] = []
+        if group.resources.gpus >= 1:
+            each = int(group.resources.gpus)
+            ids = [c.index for c in cards]
+            slots = [tuple(ids[i : i + each]) for i in range(0, len(ids) - each + 1, each)]
+        else:
+            for card in cards:
+                share = group.resources.gpu_fraction(card.memory_gb)
+                slots += [(card.index,)] * int(1 / share + 1e-9)
+        if not slots:
+            raise ResourceError(
+                f"stage {names!r} asks for {group.resources.gpus:g} GPUs, this machine has {len(cards)}"
+            )
+        wanted = min(group.num_workers or len(slots), max(1, self.workers) if self.substrate != "inline" else 1)
+        return Pool(frozenset({group.index}), min(wanted, len(slots)), tuple(slots))
+
+
+def _measure_input(plan: Plan, coordinator: Coordinator, scratch: str) -> None:
+    """Find out in the background how much input there is, so that the display can say how far it is."""
+    stage = plan.vertices[0].stage
+    if not isinstance(stage, SourceStage):
+        return
+
+    def measure() -> None:
+        try:
+            coordinator.total_weight = sum(task.weight for task in stage.splits(scratch))
+        except (OSError, PlanError, ValueError):
+            return  # the run itself will say what is wrong with the input
+
+    threading.Thread(target=measure, name="tamis-measure-input", daemon=True).start()

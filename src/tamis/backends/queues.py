@@ -1,0 +1,98 @@
+"""Queues in front of a group: tasks come out by their place in the input, batches are made of neighbours."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+
+from tamis.backends.payload import Envelope
+
+Key = tuple[int, ...]
+
+
+def source_key(order: tuple[int, ...]) -> Key:
+    """Which task of the source something comes from."""
+    return order[:2] if order and order[0] < 0 else order[:1]
+
+
+class ReadyQueue:
+    """Batches ready to be worked on, first in the input first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[int, ...], int, list[Envelope]]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, batch: list[Envelope]) -> None:
+        """Add a batch."""
+        self._count += 1
+        heapq.heappush(self._heap, (batch[0].order, self._count, batch))
+
+    def peek(self) -> list[Envelope]:
+        """The next batch, left where it is."""
+        return self._heap[0][2]
+
+    def pop(self) -> list[Envelope]:
+        """Take the next batch."""
+        return heapq.heappop(self._heap)[2]
+
+
+class OrderedBatches:
+    """Makes batches of consecutive tasks, so that they do not depend on which task was finished first.
+
+    A task is released once nothing that comes before it in the input can still arrive: the coordinator reports
+    tasks of the source as opened (one more piece of it on its way here) and closed (one less).
+
+    Args:
+        batch_size: Most tasks in a batch.
+        batch_bytes: Most bytes in a batch, by weight; a heavier task is a batch of its own.
+    """
+
+    def __init__(self, batch_size: int, batch_bytes: int | None) -> None:
+        self._batch_size, self._batch_bytes = batch_size, batch_bytes
+        self._waiting: dict[Key, list[Envelope]] = {}
+        self._open: dict[Key, int] = {}
+        self._turn: deque[Key] = deque()
+        self._batch: list[Envelope] = []
+        self._weight = 0
+
+    def open(self, key: Key) -> None:
+        """One more piece of this source task is on its way."""
+        if key not in self._open:
+            self._open[key] = 0
+            self._turn.append(key)
+        self._open[key] += 1
+
+    def close(self, key: Key) -> None:
+        """One piece of this source task is no longer on its way."""
+        self._open[key] -= 1
+
+    def push(self, envelope: Envelope) -> None:
+        """A task has arrived."""
+        self._waiting.setdefault(source_key(envelope.order), []).append(envelope)
+
+    def batches(self, *, last: bool) -> Iterator[list[Envelope]]:
+        """The batches that are complete; with ``last`` also the rest."""
+        while self._turn and self._open[self._turn[0]] == 0:
+            key = self._turn.popleft()
+            del self._open[key]
+            for envelope in sorted(self._waiting.pop(key, []), key=lambda e: e.order):
+                yield from self._add(envelope)
+        if last and not self._turn and self._batch:
+            yield self._take()
+
+    def _add(self, envelope: Envelope) -> Iterator[list[Envelope]]:
+        limit = self._batch_bytes
+        if limit is not None and self._batch and self._weight + envelope.weight > limit:
+            yield self._take()
+        self._batch.append(envelope)
+        self._weight += envelope.weight
+        if len(self._batch) >= self._batch_size:
+            yield self._take()
+
+    def _take(self) -> list[Envelope]:
+        batch, self._batch, self._weight = self._batch, [], 0
+        return batch

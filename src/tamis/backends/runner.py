@@ -1,0 +1,330 @@
+"""The worker's side: runs the stages of one group on one task, the same way in every engine."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.backends.payload import Envelope, StoredOutput, enclose
+from tamis.errors import DataError, PlanError, TamisError
+from tamis.plan import END, Group, Plan
+from tamis.runs.stats import StageStats
+from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata, emissions
+from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
+from tamis.stages.spill import spill
+from tamis.tasks import DocumentBatch, Task
+from tamis.tasks.base import StagePerf, digest
+from tamis.tasks.storage import temporary_beside
+
+NO_REASON = "no reason given"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task could not be done.
+
+    Args:
+        stage: The stage that raised.
+        error: The exception's type and message.
+        frames: The traceback, without tamis's own frames.
+        permanent: Whether trying again is of no use (the same bytes fail again).
+        died: Whether the worker died with it.
+        exception: The exception itself, where it can travel.
+    """
+
+    stage: str
+    error: str
+    frames: str = ""
+    permanent: bool = False
+    died: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass
+class Outcome:
+    """What became of one task, or batch of tasks, in one group.
+
+    Args:
+        outputs: Tasks made, each addressed to a vertex (:data:`~tamis.plan.END` for the end of the pipeline).
+        published: Files to publish.
+        stats: What each vertex did.
+        failure: Set if it failed; then nothing else counts.
+        seconds: How long it took.
+    """
+
+    outputs: list[Envelope] = field(default_factory=list)
+    published: list[Publish] = field(default_factory=list)
+    stats: dict[int, StageStats] = field(default_factory=dict)
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """What a worker needs to know of a group: its stages and the ways between them."""
+
+    entry: int
+    stages: dict[int, ProcessingStage[Any, Any]]
+    names: dict[int, str]
+    edges: dict[int, dict[str, int]]
+
+    @classmethod
+    def of(cls, plan: Plan, group: Group) -> GroupSpec:
+        """Cut the group out of the plan."""
+        inside = [plan.vertices[i] for i in group.vertices]
+        return cls(
+            group.entry,
+            {v.index: v.stage for v in inside},
+            {v.index: v.name for v in inside},
+            {v.index: dict(v.edges) for v in inside},
+        )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Directories of the run that workers write to."""
+
+    scratch: str = ""
+    quarantine: str = ""
+    outputs: str = ""
+
+
+class GroupRunner:
+    """Runs one group in one worker.
+
+    Args:
+        spec: The group.
+        worker: The worker it runs in.
+        places: Where in the run directory it puts rows that could not be read and outputs.
+    """
+
+    def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: Places) -> None:
+        self._spec, self._worker = spec, worker
+        self._quarantine, self._outputs = places.quarantine, places.outputs
+        # Each worker has its own copy: setup() may keep state on the stage.
+        self._stages = {i: copy.copy(s) for i, s in spec.stages.items()}
+        self._ready = False
+        self._outcome = Outcome()
+        self._at = spec.entry
+        self._bad: dict[int, list[dict[str, Any]]] = {}
+        self._no_rows: set[int] = set()  # vertices that make files or other things of their rows
+
+    def run(self, tasks: list[Task[Any]]) -> Outcome:
+        """Work on a task (or a batch for the entry stage); never raises for what a stage does."""
+        began = time.perf_counter()
+        self._outcome, self._bad = Outcome(), {}
+        try:
+            self._set_up()
+            self._feed(self._spec.entry, tasks)
+            self._write_quarantine(tasks[0].task_id)
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
+            failed = Outcome(failure=self._failure(error))
+            self._forget(self._outcome.published)
+            self._outcome = failed
+        self._outcome.seconds = time.perf_counter() - began
+        return self._outcome
+
+    def close(self) -> None:
+        """Tear the stages down."""
+        if self._ready:
+            self._ready = False
+            for stage in self._stages.values():
+                stage.teardown()
+
+    def _set_up(self) -> None:
+        if self._ready:
+            return
+        for index, stage in self._stages.items():
+            self._at = index
+            stage.setup(self._worker)
+        self._ready = True
+
+    def _feed(self, vertex: int, tasks: list[Task[Any]]) -> None:
+        """Give tasks to a vertex and follow what it makes, depth first, so that little is held at a time."""
+        stage, stats = self._stages[vertex], self._stats(vertex)
+        stats.tasks_in += len(tasks)
+        stats.bytes_in += sum(t.nbytes for t in tasks)
+        rows_before = stats.rows_out + stats.rows_dropped + stats.quarantined
+        results = self._batch(stage, tasks) if len(tasks) > 1 or stage.batch_size > 1 else self._single(stage, tasks[0])
+        while True:
+            self._at = vertex
+            began = time.perf_counter()
+            try:
+                item = next(results)
+            except StopIteration:
+                break
+            finally:
+                stats.seconds += time.perf_counter() - began
+            self._handle(vertex, stats, *item)
+        self._count_rows(vertex, stats, tasks, rows_before)
+
+    def _count_rows(self, vertex: int, stats: StageStats, tasks: list[Task[Any]], before: int) -> None:
+        """Rows that came in. Of files it is known only afterwards; rows that just went missing are counted too."""
+        accounted = stats.rows_out + stats.rows_dropped + stats.quarantined - before
+        items = sum(t.num_items for t in tasks)
+        if vertex in self._no_rows:
+            stats.rows_in += items
+        elif all(isinstance(t, DocumentBatch) for t in tasks):
+            stats.rows_in += items
+            if items > accounted:
+                stats.dropped[NO_REASON] = stats.dropped.get(NO_REASON, 0) + items - accounted
+        else:
+            stats.rows_in += accounted
+
+    def _single(self, stage: ProcessingStage[Any, Any], task: Task[Any]) -> Iterator[tuple[Task[Any], int | None, Any]]:
+        """Parent, ordinal (None for the only child) and emission, one at a time."""
+        result = stage.process_batch([task]) if stage.supports_batch_processing() else stage.process(task)
+        if isinstance(result, Task):
+            yield task, None, result
+            return
+        for ordinal, item in enumerate(emissions(result)):
+            yield task, ordinal, item
+
+    def _batch(
+        self, stage: ProcessingStage[Any, Any], tasks: list[Task[Any]]
+    ) -> Iterator[tuple[Task[Any], int | None, Any]]:
+        """As :meth:`_single`, for several tasks at once: as many out as in are taken to be theirs, one by one."""
+        if not stage.supports_batch_processing():
+            for task in tasks:
+                yield from self._single(stage, task)
+            return
+        items = list(emissions(stage.process_batch(tasks)))
+        made = [i for i in items if isinstance(i, Task)]
+        if len(made) == len(items) == len(tasks):
+            for task, item in zip(tasks, items, strict=True):
+                yield task, None, item
+            return
+        first = copy.copy(tasks[0])
+        first.task_id = digest(*(t.task_id for t in tasks))
+        for ordinal, item in enumerate(items):
+            yield first, ordinal, item
+
+    def _handle(self, vertex: int, stats: StageStats, parent: Task[Any], ordinal: int | None, item: Any) -> None:
+        if isinstance(item, Publish):
+            self._outcome.published.append(item)
+            self._no_rows.add(vertex)
+            if self._stages[vertex].is_sink_stage:
+                stats.files += 1
+        elif isinstance(item, BadRows):
+            stats.quarantined += len(item.rows)
+            self._bad.setdefault(vertex, []).extend(
+                {"path": r.path, "line": r.line, "byte": r.byte, "problem": r.problem, "raw": _shown(r.raw)}
+                for r in item.rows
+            )
+        elif isinstance(item, Drop):
+            stats.dropped[item.reason] = stats.dropped.get(item.reason, 0) + len(item.rows)
+            if DROPPED in self._spec.edges[vertex]:
+                self._pass_on(vertex, None, DROPPED, parent, ordinal or 0, self._dropped_rows(vertex, item))
+        elif isinstance(item, Emit):
+            self._pass_on(vertex, stats, item.port, parent, ordinal or 0, item.task)
+        else:
+            self._pass_on(vertex, stats, MAIN, parent, ordinal, item)
+
+    def _pass_on(
+        self, vertex: int, stats: StageStats | None, port: str, parent: Task[Any], ordinal: int | None, made: Task[Any]
+    ) -> None:
+        """Give a task its identity and send it on its way."""
+        target = self._spec.edges[vertex].get(port)
+        if target is None:
+            if port not in (MAIN, DROPPED):
+                raise PlanError(f"stage {self._spec.names[vertex]!r} sent a task to {port!r}, which leads nowhere")
+            return
+        child = copy.copy(made)
+        if not isinstance(child, DocumentBatch):
+            self._no_rows.add(vertex)
+        child.task_id = digest(parent.task_id, self._spec.names[vertex], port, ordinal)
+        child.order = parent.order if ordinal is None else (*parent.order, ordinal)
+        child._metadata = child._metadata or dict(parent._metadata)
+        child.dataset_name = child.dataset_name or parent.dataset_name
+        if stats is not None:
+            stats.tasks_out += 1
+            stats.rows_out += child.num_items
+            stats.bytes_out += child.nbytes
+            child._stage_perf = [
+                *parent._stage_perf,
+                StagePerf(self._spec.names[vertex], stats.seconds, parent.num_items),
+            ]
+        if isinstance(child, DocumentBatch) and not child.num_items:
+            return  # nothing left to work on
+        if target in self._stages:
+            self._feed(target, [child])
+        else:
+            self._outcome.outputs.append(self._enclosed(target, child))
+
+    def _enclosed(self, target: int, task: Task[Any]) -> Envelope:
+        """What leaves the group. Data at the end of the pipeline is set down here, not carried to the driver."""
+        envelope = enclose(task, target)
+        if target == END and self._outputs and (isinstance(task, DocumentBatch) or task.nbytes > 2**16):
+            published = spill(task, self._outputs)
+            self._outcome.published.append(published)
+            envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
+        return envelope
+
+    def _dropped_rows(self, vertex: int, drop: Drop) -> DocumentBatch:
+        import pyarrow as pa
+
+        table = drop.batch.data.take(pa.array(drop.rows))
+        for column, value in (("dropped_by", self._spec.names[vertex]), ("dropped_because", drop.reason)):
+            if column in table.column_names:
+                table = table.drop_columns([column])
+            table = table.append_column(column, pa.repeat(pa.scalar(value), table.num_rows))
+        return drop.batch.with_table(table)
+
+    def _write_quarantine(self, task_id: str) -> None:
+        for vertex, rows in self._bad.items():
+            name = self._spec.names[vertex]
+            final = os.path.join(self._quarantine, f"{_file_name(name)}-{task_id}.jsonl")
+            with temporary_beside(final) as temporary, open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
+                for row in rows:
+                    file.write(json.dumps({"stage": name, "task": task_id, **row}, ensure_ascii=False) + "\n")
+            self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
+
+    def _stats(self, vertex: int) -> StageStats:
+        stats = self._outcome.stats.get(vertex)
+        if stats is None:
+            stats = self._outcome.stats[vertex] = StageStats(self._spec.names[vertex])
+        return stats
+
+    def _failure(self, error: Exception) -> Failure:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+        shown = "".join(traceback.format_list(frames))
+        permanent = isinstance(error, DataError | PlanError)
+        name = self._spec.names.get(self._at, "?")
+        words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
+        return Failure(name, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
+
+    def _forget(self, published: list[Publish]) -> None:
+        """Remove what a failed attempt wrote under temporary names."""
+        for item in published:
+            if item.temporary != item.final and os.path.exists(item.temporary):
+                os.unlink(item.temporary)
+
+
+def set_up_on_node(spec: GroupSpec, node: NodeInfo, worker: WorkerMetadata) -> None:
+    """Call ``setup_on_node`` of each stage, once per machine."""
+    for stage in spec.stages.values():
+        stage.setup_on_node(node, worker)
+
+
+_OURS = os.sep + os.path.join("tamis", "backends") + os.sep
+
+
+def _is_ours(filename: str) -> bool:
+    return _OURS in filename or filename.endswith(os.path.join("tamis", "stages", "base.py"))
+
+
+def _shown(raw: bytes) -> str:
+    return raw[:1000].decode("utf-8", "backslashreplace")
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+
+
+__all__ = ["Failure", "GroupRunner", "GroupSpec", "Outcome", "Places", "set_up_on_node"]

@@ -1,0 +1,69 @@
+"""Everything in the calling thread: breakpoints and profilers work as in any plain program."""
+
+from __future__ import annotations
+
+import time
+
+from tamis.backends.payload import Envelope, unpack
+from tamis.backends.runner import GroupRunner, GroupSpec, Places
+from tamis.backends.substrates.base import Done, Event
+from tamis.stages.base import WorkerMetadata
+
+
+class Workbench:
+    """The runners of one worker, made when they are first needed.
+
+    Args:
+        specs: The groups of the plan.
+        places: Where the run keeps its files.
+        worker_id: The worker's name.
+        gpu_ids: Its GPUs.
+    """
+
+    def __init__(
+        self, specs: dict[int, GroupSpec], places: Places, worker_id: str, gpu_ids: tuple[int, ...] = ()
+    ) -> None:
+        self._specs, self._places = specs, places
+        self._worker = WorkerMetadata(worker_id, places.scratch, gpu_ids)
+        self._runners: dict[int, GroupRunner] = {}
+
+    def runner(self, group: int) -> GroupRunner:
+        """The runner of a group."""
+        if group not in self._runners:
+            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places)
+        return self._runners[group]
+
+    def close(self) -> None:
+        """Tear all stages down."""
+        for runner in self._runners.values():
+            runner.close()
+
+
+class InlineSubstrate:
+    """Runs an assignment when it is submitted, in the thread that submits it."""
+
+    def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
+        self._bench = Workbench(specs, places, "inline")
+        self._events: list[Event] = []
+
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+        """There is only this thread."""
+
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
+        """Do the work now."""
+        outcome = self._bench.runner(group).run([unpack(e.payload) for e in envelopes])
+        self._events.append(Done(ticket, outcome))
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """What was done since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def now(self) -> float:
+        """The machine's clock."""
+        return time.monotonic()
+
+    def close(self, *, at_once: bool) -> None:
+        """Tear the stages down."""
+        if not at_once:
+            self._bench.close()

@@ -1,0 +1,31 @@
+"""Threads and processes side by side: each group runs where it runs best."""
+
+from __future__ import annotations
+
+from tamis.backends.payload import Envelope
+from tamis.backends.substrates.processes import ProcessSubstrate
+from tamis.backends.substrates.threads import ThreadSubstrate
+
+
+class MixedSubstrate(ThreadSubstrate):
+    """Sends the groups in ``in_processes`` to processes, the others to threads; one queue of events for both."""
+
+    def __init__(self, threads: ThreadSubstrate, processes: ProcessSubstrate, in_processes: frozenset[int]) -> None:
+        self._threads, self._by_process, self._in_processes = threads, processes, in_processes
+        self._events = processes._events = threads._events
+        self._homes: dict[int, ThreadSubstrate] = {}
+
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+        """Start a worker of the kind its groups need."""
+        home = self._by_process if groups & self._in_processes else self._threads
+        self._homes[worker] = home
+        home.start_worker(worker, groups, gpu_ids)
+
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
+        """Hand the assignment on."""
+        self._homes[worker].submit(worker, ticket, group, envelopes)
+
+    def close(self, *, at_once: bool) -> None:
+        """Stop both."""
+        self._by_process.close(at_once=at_once)
+        self._threads.close(at_once=at_once)

@@ -1,0 +1,90 @@
+"""Workers as threads: tasks are handed over by reference. For stages that work outside Python's lock."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+
+from tamis.backends.payload import Envelope, unpack
+from tamis.backends.runner import GroupSpec, Places
+from tamis.backends.substrates.base import Done, Event, WorkerDied
+from tamis.backends.substrates.inline import Workbench
+
+Assignment = tuple[int, int, list[Envelope]]
+Inbox = queue.SimpleQueue[Assignment | None]
+
+
+@dataclass
+class _Thread:
+    inbox: Inbox = field(default_factory=queue.SimpleQueue)
+    thread: threading.Thread | None = None
+
+
+class ThreadSubstrate:
+    """Each worker is a thread with an inbox; what happens goes into one queue for all.
+
+    Args:
+        specs: The groups of the plan.
+        places: Where the run keeps its files.
+    """
+
+    def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
+        self._specs, self._places = specs, places
+        self._workers: dict[int, _Thread] = {}
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+        """Start a thread."""
+        state = self._workers[worker] = _Thread()
+        state.thread = threading.Thread(
+            target=self._work, args=(worker, state.inbox, gpu_ids), name=f"tamis-worker-{worker}", daemon=True
+        )
+        state.thread.start()
+
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
+        """Put an assignment into the worker's inbox."""
+        self._workers[worker].inbox.put((ticket, group, envelopes))
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """All events there are; waits for the first."""
+        try:
+            events = [self._events.get(timeout=timeout_s)]
+        except queue.Empty:
+            return []
+        while True:
+            try:
+                events.append(self._events.get_nowait())
+            except queue.Empty:
+                return events
+
+    def now(self) -> float:
+        """The machine's clock."""
+        return time.monotonic()
+
+    def close(self, *, at_once: bool) -> None:
+        """Let the threads end; a thread cannot be stopped in the middle of a task, so at once means: do not wait."""
+        for state in self._workers.values():
+            state.inbox.put(None)
+        if not at_once:
+            for state in self._workers.values():
+                if state.thread is not None:
+                    state.thread.join()
+
+    def _work(self, worker: int, inbox: Inbox, gpu_ids: tuple[int, ...]) -> None:
+        bench = Workbench(self._specs, self._places, str(worker), gpu_ids)
+        while True:
+            assignment = inbox.get()
+            if assignment is None:
+                bench.close()
+                return
+            ticket, group, envelopes = assignment
+            try:
+                outcome = bench.runner(group).run([unpack(e.payload) for e in envelopes])
+            except BaseException as error:  # noqa: BLE001 - SystemExit in a stage ends the thread, not the run
+                self._events.put(WorkerDied(worker, ticket, f"{type(error).__name__}: {error}"))
+                return
+            self._events.put(Done(ticket, outcome))
+            # Hold nothing while waiting for the next assignment.
+            del assignment, envelopes, outcome

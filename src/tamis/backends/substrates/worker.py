@@ -1,0 +1,53 @@
+"""A worker process: ``python -m tamis.backends.substrates.worker``. Reads assignments, writes outcomes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from dataclasses import replace
+
+from tamis.backends.payload import pack, unpack
+from tamis.backends.runner import Outcome
+from tamis.backends.substrates.inline import Workbench
+from tamis.backends.substrates.processes import receive, send
+
+
+def main() -> None:
+    """Work until the driver closes the pipe or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the driver decides
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what stages print must not get between the answers
+    questions = sys.stdin.buffer
+    hello, stages = receive(questions), receive(questions)
+    if hello is None or stages is None:
+        return
+    sys.path, worker_id, gpu_ids, places, payloads = pickle.loads(hello)
+    bench = Workbench(pickle.loads(stages), places, worker_id, gpu_ids)
+    while (message := receive(questions)) is not None:
+        group, tasks = pickle.loads(message)
+        outcome = bench.runner(group).run([unpack(t) for t in tasks])
+        for envelope in outcome.outputs:
+            envelope.payload = pack(envelope.payload, payloads)
+        send(answers, _pickled(outcome))
+    bench.close()
+
+
+def _pickled(outcome: Outcome) -> bytes:
+    if outcome.failure is not None and not _travels(outcome.failure.exception):
+        outcome.failure = replace(outcome.failure, exception=None)
+    return pickle.dumps(outcome)
+
+
+def _travels(error: BaseException | None) -> bool:
+    """Whether an exception survives pickling; one that does not goes as text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - user classes may raise anything here
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Pipelines: what a user builds and runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tamis.backends.base import Executor
+from tamis.pipeline.run import run_plan
+from tamis.plan import Plan, make_plan
+from tamis.runs.progress import Observer
+from tamis.runs.result import RunResult
+from tamis.stages.base import ProcessingStage
+from tamis.tasks import EmptyTask, Task
+
+__all__ = ["Pipeline"]
+
+Stage = ProcessingStage[Any, Any]
+
+
+class Pipeline:
+    """A list of stages with a name.
+
+    Args:
+        name: Shown in plans, reports and the name of the run directory.
+        description: One sentence about it.
+        stages: The stages, in order.
+
+    >>> from tamis.stages.base import processing_stage
+    >>> from tamis.tasks import DocumentBatch
+    >>> @processing_stage(name="shout")
+    ... def shout(task: DocumentBatch) -> DocumentBatch:
+    ...     return DocumentBatch([{"text": t.upper()} for t in task.data["text"].to_pylist()])
+    >>> pipeline = Pipeline(name="example").add_stage(shout)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = pipeline.run(initial_tasks=[DocumentBatch({"text": ["hi"]})], run_dir=folder + "/run")
+    ...     [task.data["text"].to_pylist() for task in result]
+    [['HI']]
+    """
+
+    def __init__(self, name: str, description: str | None = None, stages: Sequence[Stage] | None = None) -> None:
+        self.name = name
+        self.description = description or ""
+        self.stages: list[Stage] = []
+        for stage in stages or []:
+            self.add_stage(stage)
+
+    def add_stage(self, stage: Stage) -> Pipeline:
+        """Add a stage at the end; returns the pipeline, so that calls can be chained."""
+        if inspect.isclass(stage):
+            raise TypeError(f"add_stage({stage.__name__}) was given the class: add an object, {stage.__name__}(...)")
+        if not isinstance(stage, ProcessingStage):
+            raise TypeError(f"add_stage() takes a ProcessingStage, not {type(stage).__name__}")
+        self.stages.append(stage)
+        return self
+
+    def plan(self, executor: Executor | None = None, initial: type[Task[Any]] | None = EmptyTask) -> Plan:
+        """Plan the pipeline: unfold it, check it from end to end, and say what will run together.
+
+        ``print(pipeline.plan())`` shows it. Nothing runs, but readers look at the first rows of their input.
+        """
+        executor = executor or default_executor()
+        batch = executor.execution_mode == "batch"
+        return make_plan(self.name, self.stages, initial=initial, fuse=executor.fuse, batch=batch)
+
+    def describe(self) -> str:
+        """The pipeline in words: each stage with its parameters and what it needs."""
+        lines = [f"Pipeline: {self.name}"]
+        if self.description:
+            lines.append(f"Description: {self.description}")
+        lines.append(f"Stages: {len(self.stages)}")
+        for number, stage in enumerate(self.stages, start=1):
+            needs = stage.resources
+            gpu = f", {needs.gpus:g} gpu" if needs.gpus else ""
+            gpu = f", {needs.gpu_memory_gb:g} GB of gpu memory" if needs.gpu_memory_gb else gpu
+            lines.append(f"  {number}. {stage.name}: {stage!r} ({needs.cpus:g} cpu{gpu})")
+        return "\n".join(lines)
+
+    def run(
+        self,
+        executor: Executor | None = None,
+        initial_tasks: Sequence[Task[Any]] | None = None,
+        *,
+        run_dir: str | None = None,
+        progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
+    ) -> RunResult:
+        """Run the pipeline.
+
+        Args:
+            executor: Who runs it; this machine by default.
+            initial_tasks: Tasks for the first stage, when that does not make its own.
+            run_dir: Directory for what the run remembers; a new one below ``.tamis/runs`` by default.
+            progress: What is shown meanwhile: ``"auto"`` is a live table on a terminal, else a line now and then.
+        """
+        executor = executor or default_executor()
+        initial = list(initial_tasks) if initial_tasks is not None else [EmptyTask()]
+        kinds = {type(t) for t in initial}
+        plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
+        return run_plan(plan, executor, initial, self.description, run_dir, progress)
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, {len(self.stages)} stages)"
+
+
+def default_executor() -> Executor:
+    """The executor of a run that names none."""
+    from tamis.backends.local import LocalExecutor
+
+    return LocalExecutor()

@@ -1,0 +1,313 @@
+"""Recipes: a pipeline as a plain YAML file.
+
+    name: my-run
+    stages:
+      - JsonlReader: {file_paths: data/}
+      - ScoreFilter: {filter_obj: {WordCountFilter: {min_words: 50}}}
+      - JsonlWriter: {path: out/}
+    run: {workers: 4}
+
+A stage is its name, or its name with its parameters; ``with:`` among them holds the settings every stage has. Paths
+that are not absolute are relative to the directory the program runs in, not to the recipe's.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tamis.errors import RecipeError, did_you_mean
+from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
+from tamis.pipeline.recipe_dump import dump_recipe
+from tamis.pipeline.recipe_nodes import Node, parse_yaml
+from tamis.stages.io.sizes import parse_bytes
+from tamis.stages.registry import find, is_known
+
+if TYPE_CHECKING:
+    from tamis.backends.base import Executor
+    from tamis.pipeline import Pipeline
+
+__all__ = ["EXECUTORS", "Recipe", "RunSettings", "dump_recipe", "load_recipe"]
+
+EXECUTORS: Final = {"local": "tamis.backends.local:LocalExecutor"}
+"""The executors that have a short name. Any other is written ``package.module:Class``."""
+
+_TOP: Final[dict[str, Any]] = {"name": str, "description": str | None, "stages": list, "run": dict}
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How to run a recipe: its ``run:`` section. What is not given is left to the executor.
+
+    Args:
+        executor: ``local``, or ``package.module:Class``.
+        workers: Workers to use; 0 runs everything in this process.
+        substrate: What local workers are.
+        execution_mode: All stages at once on different batches, or one stage after the other.
+        memory_budget: Memory for tasks between stages: bytes, or a text such as ``1GiB``.
+        retries: Times a task that fails is tried again.
+        run_dir: The run directory.
+    """
+
+    executor: str = "local"
+    workers: int | None = None
+    substrate: Literal["auto", "inline", "threads", "processes"] | None = None
+    execution_mode: Literal["streaming", "batch"] | None = None
+    memory_budget: int | str | None = None
+    retries: int | None = None
+    run_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.executor not in EXECUTORS and ":" not in self.executor:
+            raise RecipeError(
+                f"unknown executor {self.executor!r}.{did_you_mean(self.executor, EXECUTORS)} "
+                f"There is {', '.join(EXECUTORS)}; one of your own is written package.module:Class"
+            )
+        if isinstance(self.memory_budget, str):
+            parse_bytes(self.memory_budget)
+
+    def make_executor(self) -> Executor:
+        """The executor these settings describe."""
+        settings = {
+            "workers": self.workers,
+            "substrate": self.substrate,
+            "execution_mode": self.execution_mode,
+            "memory_budget": self.memory_budget,
+            "retries": self.retries,
+        }
+        cls = find(EXECUTORS.get(self.executor, self.executor))
+        try:
+            executor: Executor = cls(**{name: value for name, value in settings.items() if value is not None})
+            return executor
+        except (TypeError, ValueError) as e:
+            raise RecipeError(f"run: {self.executor}: {e}") from e
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe that was read: its names are looked up when a pipeline is made of it.
+
+    Args:
+        name: The pipeline's name: the file's, where the recipe gives none.
+        description: The pipeline's description.
+        run: How to run it.
+        source: Where it was read.
+        document: The recipe as written, with positions.
+    """
+
+    name: str
+    description: str
+    run: RunSettings
+    source: str
+    document: Node = field(repr=False)
+
+    def to_pipeline(self) -> Pipeline:
+        """Make the pipeline: look up every name and check every parameter."""
+        from tamis.pipeline import Pipeline
+
+        return Pipeline(
+            name=self.name,
+            description=self.description or None,
+            stages=[build_stage(node) for node in self._stage_nodes()],
+        )
+
+    def with_settings(self, assignments: Iterable[str]) -> Recipe:
+        """A copy with values replaced, as ``tamis run --set`` does it.
+
+        Args:
+            assignments: ``stage.parameter=value``: the stage by its name, class or number (from 1), the value in
+                YAML. Further dots lead inside: into an object, a mapping, or a list (from 1). ``name``,
+                ``description`` and ``run.workers`` etc. are reached the same way.
+
+        >>> recipe = load_recipe("stages:\\n  - Route: {by: lang, branches: {en: []}}\\n")
+        >>> recipe.with_settings(["Route.by=script", "run.workers=2"]).run.workers
+        2
+        """
+        document = copy.deepcopy(self.document)
+        for assignment in assignments:
+            _assign(document, assignment)
+        return _read(document, self.source, self.name)
+
+    def stage_labels(self) -> list[str]:
+        """The stages as ``--set`` knows them: ``"1 JsonlReader"``, ``"2 ScoreFilter (words)"``."""
+        return [label for label, _ in _labelled(self._stage_nodes())]
+
+    def _stage_nodes(self) -> list[Node]:
+        return _stage_list(self.document)
+
+
+def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
+    """Read a recipe from a file, or from a text of more than one line.
+
+    Raises:
+        RecipeError: It is not YAML, or has keys that no recipe has. Stages are looked at by
+            :meth:`Recipe.to_pipeline`.
+
+    >>> load_recipe("name: tiny\\nstages:\\n  - Route: {by: lang, branches: {}}\\n").name
+    'tiny'
+    """
+    if isinstance(path_or_text, str) and "\n" in path_or_text:
+        return _read(parse_yaml(path_or_text, "recipe"), "recipe", "recipe")
+    path = Path(path_or_text)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise RecipeError(f"{path}: cannot read the recipe: {e.strerror or e}") from e
+    except UnicodeDecodeError as e:
+        raise RecipeError(f"{path}: cannot read the recipe: it is not UTF-8 (byte {e.start})") from e
+    return _read(parse_yaml(text, str(path)), str(path), path.stem)
+
+
+def _read(document: Node, source: str, default_name: str) -> Recipe:
+    """Check the outer shape of a recipe."""
+    if not isinstance(document.value, dict):
+        raise document.error("a recipe is a mapping with the keys name, description, stages and run")
+    for key, node in document.value.items():
+        if key not in _TOP:
+            raise node.error(f"unknown key {key!r}.{did_you_mean(str(key), _TOP)} A recipe has: {', '.join(_TOP)}")
+    values = {
+        key: build_value(document.value[key], _TOP[key], key)
+        for key in ("name", "description")
+        if key in document.value
+    }
+    run = document.value.get("run", Node({}, source))
+    if not _stage_list(document):
+        raise document.error("a recipe needs stages: a list with at least one")
+    return Recipe(
+        name=values.get("name", default_name),
+        description=values.get("description") or "",
+        run=build_fields(RunSettings, run, "run"),
+        source=source,
+        document=document,
+    )
+
+
+def _stage_list(document: Node) -> list[Node]:
+    assert isinstance(document.value, dict)
+    stages = document.value.get("stages")
+    if stages is None or stages.value is None:
+        return []
+    if not isinstance(stages.value, list):
+        raise stages.error("stages must be a list: each stage on a line of its own, after a dash")
+    return stages.value
+
+
+# --- --set ----------------------------------------------------------------------------------------------------------
+
+
+def _assign(document: Node, assignment: str) -> None:
+    """Put one ``stage.parameter=value`` into the document."""
+    place = f"--set {assignment}"
+    path, equals, text = assignment.partition("=")
+    steps = path.strip().split(".")
+    if not equals or not all(steps):
+        raise RecipeError(f"{place}: write stage.parameter=value")
+    value = parse_yaml(text, place, one_place=True)
+    assert isinstance(document.value, dict)
+    if steps[0] in _TOP and steps[0] != "stages":
+        target, rest = document, steps
+    else:
+        if len(steps) < 2:
+            raise RecipeError(f"{place}: which parameter of it? Write {steps[0]}.parameter=value")
+        target, rest = _stage_parameters(_find_stage(document, steps[0], place), place), steps[1:]
+    for depth, step in enumerate(rest[:-1], 1):
+        target = _step(target, step, place, rest[:depth])
+    _put(target, rest[-1], value, place)
+
+
+def _find_stage(document: Node, wanted: str, place: str) -> Node:
+    """The stage of that number, name or class."""
+    nodes = _stage_list(document)
+    if wanted.isdigit() and 1 <= int(wanted) <= len(nodes):
+        return nodes[int(wanted) - 1]
+    labelled = _labelled(nodes)
+    found = [node for (_, names), node in zip(labelled, nodes, strict=True) if wanted in names]
+    if not found:
+        found = [node for node in nodes if _built_name(node) == wanted]
+    listed = "\n".join(f"  {label}" for label, _ in labelled)
+    if not found:
+        known = [name for _, names in labelled for name in names]
+        raise RecipeError(
+            f"{place}: the recipe has no stage {wanted!r}.{did_you_mean(wanted, known)} It has:\n{listed}"
+        )
+    if len(found) > 1:
+        raise RecipeError(f"{place}: {len(found)} stages are called {wanted!r}; give the number:\n{listed}")
+    return found[0]
+
+
+def _labelled(nodes: list[Node]) -> list[tuple[str, set[str]]]:
+    """For each stage its label, and the names it can be called by."""
+    result = []
+    for number, node in enumerate(nodes, 1):
+        plain = node.plain()
+        name, parameters = (plain, {}) if not isinstance(plain, dict) or not plain else next(iter(plain.items()))
+        parameters = parameters if isinstance(parameters, dict) else {}
+        settings = parameters.get(WITH)
+        own = (settings.get("name") if isinstance(settings, dict) else None) or parameters.get("name")
+        names = {str(name), str(name).rpartition(":")[2]} | ({str(own)} if own else set())
+        result.append((f"{number} {name}" + (f" ({own})" if own else ""), names))
+    return result
+
+
+def _built_name(node: Node) -> str:
+    """The name a stage gives itself, which may follow from its parameters; empty if it cannot be made as it is."""
+    try:
+        return build_stage(node).name
+    except RecipeError:
+        return ""
+
+
+def _stage_parameters(node: Node, place: str) -> Node:
+    """The mapping of a stage's parameters, made if there is none yet."""
+    if isinstance(node.value, str):
+        node.value = {node.value: Node({}, node.where)}
+    if not isinstance(node.value, dict) or len(node.value) != 1:
+        raise RecipeError(f"{place}: {node.where} is no stage")
+    parameters = next(iter(node.value.values()))
+    if parameters.value is None:
+        parameters.value = {}
+    return parameters
+
+
+def _step(node: Node, step: str, place: str, walked: list[str]) -> Node:
+    """One step inside: a key, a number in a list, or, in ``{ClassName: {...}}``, a parameter of the object."""
+    node = _inside_object(node, step)
+    if isinstance(node.value, list):
+        if not step.isdigit() or not 1 <= int(step) <= len(node.value):
+            raise RecipeError(f"{place}: {'.'.join(walked)}: the list has the numbers 1 to {len(node.value)}")
+        return node.value[int(step) - 1]
+    if node.value is None:
+        node.value = {}
+    if not isinstance(node.value, dict):
+        raise RecipeError(f"{place}: {'.'.join(walked)}: {node.plain()!r} has no inside")
+    return node.value.setdefault(step, Node({}, place))
+
+
+def _put(node: Node, step: str, value: Node, place: str) -> None:
+    node = _inside_object(node, step)
+    if isinstance(node.value, list):
+        if not step.isdigit() or not 1 <= int(step) <= len(node.value):
+            raise RecipeError(f"{place}: the list has the numbers 1 to {len(node.value)}")
+        node.value[int(step) - 1] = value
+        return
+    if node.value is None:
+        node.value = {}
+    if not isinstance(node.value, dict):
+        raise RecipeError(f"{place}: {node.plain()!r} has no inside")
+    node.value[step] = value
+
+
+def _inside_object(node: Node, step: str) -> Node:
+    """The parameters of ``{ClassName: {parameters}}``, or of a bare ``ClassName``; any other node as it is."""
+    if isinstance(node.value, str) and is_known(node.value):
+        node.value = {node.value: Node({}, node.where)}
+    if isinstance(node.value, dict) and len(node.value) == 1 and step not in node.value:
+        name, inner = next(iter(node.value.items()))
+        if is_known(name):
+            inner.value = {} if inner.value is None else inner.value
+            return inner
+    return node

@@ -1,0 +1,94 @@
+"""One run of a plan, from the run directory to the report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import tamis
+from tamis.backends.base import Executor, Run
+from tamis.errors import RunInterrupted
+from tamis.plan import Plan
+from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.progress import Observer, choose_progress
+from tamis.runs.report import write_report
+from tamis.runs.result import RunResult
+from tamis.runs.stats import RunSummary
+from tamis.runs.stop import StopSignal
+from tamis.tasks import Task
+
+QUARANTINE_EXAMPLES = 20
+
+
+def run_plan(
+    plan: Plan,
+    executor: Executor,
+    initial: Sequence[Task[Any]],
+    description: str,
+    run_dir: str | None,
+    progress: Literal["auto", "live", "plain", "off"] | Observer,
+) -> RunResult:
+    """Carry out a plan; the run directory has its summary and report also when it fails."""
+    for vertex in plan.vertices:
+        prepare = getattr(vertex.stage, "prepare", None)
+        if prepare is not None:
+            prepare()
+    directory = RunDirectory.create(plan.name, run_dir)
+    directory.write_text("plan.txt", f"{plan}\n")
+    observer = choose_progress(progress) if isinstance(progress, str) else progress
+    began, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    state, error = "failed", ""
+    with StopSignal() as stop:
+        run = Run(directory, RunJournal(directory), observer, stop, initial)
+        try:
+            state = "done" if executor.execute(plan, run) else "interrupted"
+        except KeyboardInterrupt:
+            state = "interrupted"
+        except Exception as failure:
+            error = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
+            failure.add_note(f"  the run's directory is {directory.path}")
+            raise
+        finally:
+            run.journal.close()
+            summary = RunSummary(
+                pipeline=plan.name,
+                description=description,
+                executor=executor.describe(),
+                started=started,
+                seconds=time.monotonic() - began,
+                state=state,
+                stages=run.stats,
+                plan=str(plan),
+                outputs=run.journal.files,
+                output_files=run.journal.file_count,
+                output_rows=run.journal.file_rows,
+                output_bytes=run.journal.file_bytes,
+                quarantine=directory.quarantined(QUARANTINE_EXAMPLES),
+                error=error,
+                peak_memory_bytes=_peak_memory(),
+                tamis=tamis.__version__,
+            )
+            directory.write_summary(summary)
+            write_report(directory.path)
+            if state == "done":
+                directory.remove_scratch()
+    if state == "interrupted":
+        raise RunInterrupted(
+            f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished and published. "
+            "To go on, start the same command again: files keep their names, so nothing is written twice. "
+            f"What was done so far: tamis report {directory.path}"
+        )
+    return RunResult(directory, summary, run.journal.outputs)
+
+
+def _peak_memory() -> int:
+    """Highest resident memory of this process in bytes; 0 where it cannot be read."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

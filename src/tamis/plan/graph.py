@@ -1,0 +1,162 @@
+"""From a list of stages to a graph: composites unfolded, branches laid out, every way joined up."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.errors import PlanError
+from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
+from tamis.stages.emit import DROPPED, MAIN
+from tamis.stages.flow import BranchStage, Dropped, Tee
+from tamis.stages.spill import LoadSpilled, Spill, Spilled
+
+Stage = ProcessingStage[Any, Any]
+
+END = -1
+"""Where a way out of the graph leads: the outputs of the run."""
+
+
+@dataclass
+class Vertex:
+    """One stage in the graph.
+
+    Args:
+        index: Its number; predecessors have lower ones.
+        stage: The stage.
+        name: Its name, unique in the plan.
+        edges: Where each port leads: a vertex or :data:`END`. A port that is not here leads nowhere.
+        inputs: The vertices that lead here.
+        given_columns: Columns known to be there behind it, from looking at the input.
+    """
+
+    index: int
+    stage: Stage
+    name: str
+    edges: dict[str, int] = field(default_factory=dict)
+    inputs: list[int] = field(default_factory=list)
+    given_columns: frozenset[str] | None = None
+
+    @property
+    def is_source(self) -> bool:
+        """Whether its tasks are made by the driver."""
+        return isinstance(self.stage, SourceStage)
+
+
+Way = tuple[int, str]
+"""An open way: a vertex and a port of it."""
+
+
+def build_graph(stages: Sequence[Stage], *, batch: bool = False) -> list[Vertex]:
+    """Lay out the graph of a list of stages; with ``batch`` each stage waits until the one before it is done.
+
+    >>> from tamis.stages.base import processing_stage
+    >>> @processing_stage(name="same")
+    ... def same(task): return task
+    >>> [v.name for v in build_graph([same, same])]
+    ['same', 'same #2']
+    """
+    builder = _Builder(batch)
+    for vertex, port in builder.chain(stages, []):
+        builder.vertices[vertex].edges[port] = END
+    return builder.vertices
+
+
+class _Builder:
+    def __init__(self, batch: bool) -> None:
+        self.vertices: list[Vertex] = []
+        self._batch = batch
+        self._names: dict[str, int] = {}
+        self._composites: dict[str, int] = {}
+
+    def chain(self, stages: Sequence[Stage], ways: list[Way]) -> list[Way]:
+        """Add stages one behind the other, after the given open ways; return the ways open behind the last."""
+        for stage in stages:
+            if isinstance(stage, CompositeStage):
+                ways = self._composite(stage, ways)
+            elif isinstance(stage, Dropped):
+                ways = self._dropped(stage, ways)
+            elif isinstance(stage, BranchStage):
+                ways = self._branch(stage, ways)
+            else:
+                ways = [(self._vertex(stage, ways), MAIN)]
+        return ways
+
+    def _composite(self, composite: CompositeStage[Any, Any], ways: list[Way]) -> list[Way]:
+        inner = self._uniquely_named(composite).unfold()
+        if not inner:
+            raise PlanError(f"{composite.name} unfolds into no stage at all")
+        ways = self.chain(inner, ways)
+        look = getattr(composite, "columns", None)
+        columns = look() if callable(look) else None
+        if columns is not None and len(ways) == 1:
+            self.vertices[ways[0][0]].given_columns = frozenset(columns)
+        return ways
+
+    def _dropped(self, wrapper: Dropped, ways: list[Way]) -> list[Way]:
+        ways = self.chain([wrapper.stage], ways)
+        if len(ways) != 1:
+            raise PlanError(f"Dropped({wrapper.stage.name}): it takes a stage with one way out, such as a filter")
+        vertex = ways[0][0]
+        return ways + self._side(wrapper.to, (vertex, DROPPED))
+
+    def _branch(self, stage: BranchStage, ways: list[Way]) -> list[Way]:
+        vertex = self._vertex(stage, ways)
+        behind: list[Way] = []
+        for port, inner in stage.branches_by_port().items():
+            open_ways = self._side(inner, (vertex, port))
+            if isinstance(stage, Tee) and port != MAIN and open_ways:
+                last = inner[-1].name if inner else "nothing"
+                raise PlanError(f"{stage.name}: its side branch must end in a writer, it ends in {last}")
+            behind += open_ways
+        return behind
+
+    def _side(self, stages: list[Stage], way: Way) -> list[Way]:
+        """A branch: open behind its last stage unless that is a writer."""
+        ways = self.chain(stages, [way])
+        if stages and all(self.vertices[v].stage.is_sink_stage for v, _ in ways):
+            for vertex, port in ways:
+                self.vertices[vertex].edges[port] = END
+            return []
+        return ways
+
+    def _set_down(self, stage: Stage, ways: list[Way]) -> list[Way]:
+        """Put a stop before a stage: tasks are set down on disk until all of them are there."""
+        if all(self.vertices[v].is_source or isinstance(self.vertices[v].stage, LoadSpilled) for v, _ in ways):
+            return ways
+        folder = f"before-{len(self.vertices)}-{stage.name}"
+        stops: list[Stage] = [Spill(folder), Spilled(folder), LoadSpilled()]
+        self._batch = False
+        ways = self.chain(stops, ways)
+        self._batch = True
+        return ways
+
+    def _uniquely_named(self, composite: CompositeStage[Any, Any]) -> CompositeStage[Any, Any]:
+        """Composites name the folders of the run directory they use after themselves, so names must differ."""
+        name = _unique(composite.name, self._composites)
+        if name == composite.name:
+            return composite
+        renamed = copy.copy(composite)
+        object.__setattr__(renamed, "name", name)
+        return renamed
+
+    def _vertex(self, stage: Stage, ways: list[Way]) -> int:
+        if not isinstance(stage, ProcessingStage):
+            raise PlanError(f"{stage!r} is no stage: a pipeline is made of ProcessingStage objects")
+        if self._batch and ways and not isinstance(stage, SourceStage | BranchStage):
+            ways = self._set_down(stage, ways)
+        vertex = Vertex(len(self.vertices), stage, _unique(stage.name or type(stage).__name__, self._names))
+        for origin, port in ways:
+            self.vertices[origin].edges[port] = vertex.index
+            if origin not in vertex.inputs:
+                vertex.inputs.append(origin)
+        self.vertices.append(vertex)
+        return vertex.index
+
+
+def _unique(name: str, used: dict[str, int]) -> str:
+    """The name, with a number if it was used before."""
+    count = used[name] = used.get(name, 0) + 1
+    return name if count == 1 else f"{name} #{count}"

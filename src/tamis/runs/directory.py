@@ -1,0 +1,189 @@
+"""The run directory: what a run remembers.
+
+run.json        what happened, for programs
+report.html     the same, for people
+plan.txt        what was planned
+ledger/         what is finished and which files it made
+outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
+quarantine/     rows that could not be read
+scratch/        data between stages; removed when the run is done
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from tamis.errors import PlanError
+from tamis.runs.ledger import Ledger
+from tamis.runs.stats import RunSummary
+from tamis.stages.emit import Publish
+from tamis.tasks import Task
+from tamis.tasks.storage import read_task
+
+MAX_LISTED = 1000
+"""How many output files ``run.json`` names."""
+
+
+class RunDirectory:
+    """One run's files.
+
+    Args:
+        path: Where; made if it is not there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.scratch = os.path.join(self.path, "scratch")
+        self.quarantine = os.path.join(self.path, "quarantine")
+        self.outputs = os.path.join(self.path, "outputs")
+        self.ledger = os.path.join(self.path, "ledger")
+
+    @classmethod
+    def create(cls, name: str, path: str | None = None) -> RunDirectory:
+        """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline."""
+        if path is None:
+            clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name) or "run"
+            stem = os.path.join(".tamis", "runs", f"{clean}-{datetime.now():%Y%m%d-%H%M%S}")
+            path = next(p for p in (f"{stem}-{n}" if n else stem for n in range(10_000)) if not os.path.exists(p))
+        elif os.path.exists(os.path.join(path, "run.json")):
+            raise PlanError(f"{path} already holds a run. Give another run directory, or remove it first")
+        directory = cls(path)
+        os.makedirs(directory.scratch, exist_ok=True)
+        return directory
+
+    def write_text(self, name: str, text: str) -> str:
+        """Write a small file of the run, whole or not at all."""
+        final = os.path.join(self.path, name)
+        temporary = f"{final}.tmp"
+        Path(temporary).write_text(text, encoding="utf-8")
+        os.replace(temporary, final)
+        return final
+
+    def write_summary(self, summary: RunSummary) -> None:
+        """Write ``run.json``."""
+        self.write_text("run.json", json.dumps(summary.to_dict(), indent=1, ensure_ascii=False))
+
+    def read_summary(self) -> RunSummary:
+        """Read ``run.json``."""
+        path = os.path.join(self.path, "run.json")
+        if not os.path.exists(path):
+            raise PlanError(f"{self.path} holds no run: there is no run.json in it")
+        return RunSummary.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+
+    def quarantined(self, limit: int) -> list[dict[str, Any]]:
+        """Up to ``limit`` rows of the quarantine."""
+        rows: list[dict[str, Any]] = []
+        names = sorted(os.listdir(self.quarantine)) if os.path.isdir(self.quarantine) else []
+        for name in names:
+            if name.startswith("."):
+                continue
+            with Path(self.quarantine, name).open(encoding="utf-8") as file:
+                for line in file:
+                    if len(rows) >= limit:
+                        return rows
+                    rows.append(json.loads(line))
+        return rows
+
+    def remove_scratch(self) -> None:
+        """Free the space of data between stages."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def output_tasks(self) -> Iterator[Task[Any]]:
+        """The tasks at the end of the pipeline, in the order of the input, each read when it is asked for."""
+        path = os.path.join(self.path, "outputs.jsonl")
+        if not os.path.exists(path):
+            return
+        with Path(path).open(encoding="utf-8") as file:
+            entries = sorted((json.loads(line) for line in file), key=lambda e: e["order"])
+        for entry in entries:
+            if "file" in entry:
+                yield read_task(os.path.join(self.outputs, entry["file"]))
+            else:
+                yield pickle.loads(base64.b85decode(entry["task"]))
+
+
+class RunJournal:
+    """Records finished work in the ledger and publishes its files.
+
+    Args:
+        directory: The run's directory.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._ledger = Ledger(directory.ledger)
+        self._pending: list[Publish] = []
+        self._output_log = Path(directory.path, "outputs.jsonl").open("a", encoding="utf-8")  # noqa: SIM115 - held open
+        self.outputs = 0
+        self.files: list[dict[str, Any]] = []
+        self.file_count = self.file_rows = self.file_bytes = 0
+
+    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
+        """An assignment is done and made these files."""
+        if not published:
+            return
+        files = [{"path": p.final, "rows": p.rows, "bytes": p.nbytes} for p in published]
+        self._ledger.append({"stage": stage, "tasks": task_ids, "files": files})
+        self._pending += published
+        for file in files:
+            if not str(file["path"]).startswith(self._directory.path + os.sep):
+                self.file_count += 1
+                self.file_rows += int(str(file["rows"]))
+                self.file_bytes += int(str(file["bytes"]))
+                if len(self.files) < MAX_LISTED:
+                    self.files.append(file)
+
+    def output(self, envelope: Any) -> None:
+        """A task has come to the end of the pipeline."""
+        self.outputs += 1
+        entry: dict[str, Any] = {"order": envelope.order}
+        stored = getattr(envelope.payload, "path", None)
+        if stored is not None:
+            entry["file"] = os.path.basename(stored)
+        else:
+            task = envelope.payload
+            pickled = task if isinstance(task, bytes) else cloudpickle.dumps(task)
+            entry["task"] = base64.b85encode(pickled).decode()
+        self._output_log.write(json.dumps(entry) + "\n")
+
+    def flush(self) -> None:
+        """Make the records durable, then give the files their names."""
+        self._ledger.commit()
+        for item in self._pending:
+            rename(item)
+        self._pending.clear()
+
+    def forget(self, published: list[Publish]) -> None:
+        """Remove the files of an attempt that does not count."""
+        for item in published:
+            if item.temporary != item.final and os.path.exists(item.temporary):
+                os.unlink(item.temporary)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.flush()
+        self._ledger.close()
+        self._output_log.close()
+
+
+def rename(item: Publish) -> None:
+    """Give a published file its final name."""
+    if item.temporary == item.final:
+        return
+    if "://" not in item.final:
+        os.replace(item.temporary, item.final)
+        return
+    import fsspec
+
+    fs, temporary = fsspec.core.url_to_fs(item.temporary)
+    fs.mv(temporary, fsspec.core.url_to_fs(item.final)[1])

@@ -1,0 +1,145 @@
+"""The figures that displays show: what follows from a run's counts, and how numbers are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tamis.runs.stats import StageStats
+
+__all__ = ["Step", "duration", "number", "percent", "rate", "rough_duration", "rows_read", "size", "steps"]
+
+_NOTHING = "\N{EN DASH}"
+_LISTED_FILE_BYTES = 200  # what a FileGroup counts for each file it names
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of the rows in one stage.
+
+    A stage counts what it takes and what it hands on; at the ends of a pipeline these are files on one side and rows
+    on the other. A step counts rows on both sides, wherever that can be said.
+
+    Args:
+        stage: The counts.
+        before: Rows that came to it.
+        after: Rows that it kept.
+        of_files: Whether what it handles are files, not rows.
+    """
+
+    stage: StageStats
+    before: int
+    after: int
+    of_files: bool = False
+
+    @property
+    def lost(self) -> int:
+        """Rows that ended here, dropped or quarantined."""
+        return self.before - self.after
+
+    @property
+    def kept_share(self) -> float | None:
+        """The share of the rows that was kept, 0 to 1; ``None`` where nothing came or files are counted."""
+        return None if self.of_files or not self.before else self.after / self.before
+
+
+def steps(stages: Sequence[StageStats]) -> list[Step]:
+    """What became of the rows in each stage.
+
+    >>> reader = StageStats("read", tasks_in=1, rows_in=1, rows_out=90, bytes_out=9000, quarantined=10)
+    >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, dropped={"words < 50": 30})
+    >>> [(s.before, s.after) for s in steps([reader, words])]
+    [(100, 90), (90, 60)]
+    """
+    return [_step(stage) for stage in stages]
+
+
+def _step(stage: StageStats) -> Step:
+    lost = stage.rows_dropped + stage.quarantined
+    if stage.rows_out + lost <= stage.rows_in:  # what a writer or a shuffle hands on are not the rows it took
+        return Step(stage, stage.rows_in, stage.rows_in - lost)
+    lists_files = stage.tasks_in == 0 or stage.bytes_out == _LISTED_FILE_BYTES * stage.rows_out
+    return Step(stage, stage.rows_out + lost, stage.rows_out, lists_files)
+
+
+def rows_read(stages: Sequence[StageStats]) -> int:
+    """How many rows came into the pipeline: those that its first stage with rows saw.
+
+    >>> listing = StageStats("list", rows_out=2, bytes_out=400)
+    >>> reader = StageStats("read", tasks_in=1, rows_in=2, rows_out=90, bytes_out=9000, quarantined=10)
+    >>> rows_read([listing, reader])
+    100
+    """
+    return next((step.before for step in steps(stages) if step.before and not step.of_files), 0)
+
+
+def number(count: float) -> str:
+    """A count with thousands set apart.
+
+    >>> number(1234567)
+    '1,234,567'
+    """
+    return f"{count:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage; never "100%" for less than all, nor "0%" for more than none.
+
+    >>> percent(0.5), percent(0.99999), percent(1.0), percent(0.00001)
+    ('50.0%', '>99.9%', '100%', '<0.1%')
+    """
+    if share is None:
+        return _NOTHING
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return "<0.1%" if share < 0.0005 else ">99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
+
+
+def size(nbytes: float) -> str:
+    """A size in memory or on disk.
+
+    >>> size(999), size(1536), size(5 * 2**30)
+    ('999 B', '1.5 KiB', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"
+
+
+def rate(amount: float, seconds: float) -> str:
+    """An amount in each second: three digits while it is small.
+
+    >>> rate(1000, 2), rate(5, 10)
+    ('500', '0.50')
+    """
+    if seconds <= 0:
+        return _NOTHING
+    speed = amount / seconds
+    return f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}" if speed >= 10 else f"{speed:.2f}" if speed else "0"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(0.314), duration(12.34), duration(187), duration(3725)
+    ('0.31 s', '12.3 s', '3 min 07 s', '1 h 02 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def rough_duration(seconds: float) -> str:
+    """A time that is only an estimate.
+
+    >>> rough_duration(7.31), rough_duration(187)
+    ('7 s', '3 min 07 s')
+    """
+    return f"{seconds:.0f} s" if seconds < 99.5 else duration(seconds)

@@ -1,0 +1,272 @@
+"""Progress displays: what people watch while a pipeline runs. They write to stderr."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, runtime_checkable
+
+from tamis.errors import did_you_mean
+from tamis.runs import figures
+from tamis.runs.stats import Snapshot, StageStats
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["LiveProgress", "NoProgress", "Observer", "PlainProgress", "ProgressKind", "choose_progress"]
+
+ProgressKind = Literal["auto", "live", "plain", "off"]
+"""The displays there are; ``"auto"`` is live on a terminal and plain elsewhere."""
+
+_WINDOW_S = 5.0
+_STATES = {"running": "green", "draining": "yellow", "done": "bold", "failed": "red"}
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Is told by the driver's loop how a run goes. Its methods are called from one thread and must return soon."""
+
+    def start(self, snapshot: Snapshot) -> None:
+        """The run begins."""
+
+    def update(self, snapshot: Snapshot) -> None:
+        """The state now. Called a few times a second."""
+
+    def finish(self, snapshot: Snapshot) -> None:
+        """The run is over, in whatever way. May be called twice."""
+
+    def message(self, text: str) -> None:
+        """Something to tell the user at once."""
+
+
+def choose_progress(kind: ProgressKind = "auto") -> Observer:
+    """The display of that name.
+
+    >>> type(choose_progress("off")).__name__
+    'NoProgress'
+    """
+    if kind == "auto":
+        on_terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        kind = "live" if on_terminal else "plain"
+    displays: dict[str, type[Observer]] = {"live": LiveProgress, "plain": PlainProgress, "off": NoProgress}
+    if kind not in displays:
+        known = ["auto", *displays]
+        raise ValueError(f"progress={kind!r}: there is {', '.join(known)}.{did_you_mean(kind, known)}")
+    return displays[kind]()
+
+
+class NoProgress:
+    """Shows nothing. Messages go to the log, as warnings.
+
+    >>> NoProgress().update(Snapshot(1.0, [], None, 0, 0, 0, 0))
+    """
+
+    def start(self, snapshot: Snapshot) -> None:
+        pass
+
+    def update(self, snapshot: Snapshot) -> None:
+        pass
+
+    def finish(self, snapshot: Snapshot) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        logging.getLogger("tamis").warning("%s", text)
+
+
+class PlainProgress:
+    """One line now and then, for logs and pipes.
+
+    Args:
+        interval_s: Seconds between lines.
+        file: Where to write; stderr by default.
+
+    >>> display = PlainProgress(interval_s=0, file=sys.stdout)
+    >>> read = StageStats("read", tasks_in=1, rows_in=1, rows_out=500, bytes_out=10**6)
+    >>> display.update(Snapshot(10.0, [read], 0.25, 2**20, 2**30, running=2, workers=2))
+    [10.0 s] 25.0%, 30 s left | 500 rows read, 50.0/s | memory 1.0 MiB of 1.0 GiB | 2 of 2 workers busy
+    """
+
+    def __init__(self, interval_s: float = 10.0, file: TextIO | None = None) -> None:
+        self.interval_s = interval_s
+        self._file = file
+        self._last_s = 0.0
+        self._finished = False
+
+    def start(self, snapshot: Snapshot) -> None:
+        self._last_s = snapshot.elapsed_s
+
+    def update(self, snapshot: Snapshot) -> None:
+        if snapshot.elapsed_s - self._last_s >= self.interval_s:
+            self._last_s = snapshot.elapsed_s
+            self.message(f"[{figures.duration(snapshot.elapsed_s)}] {status_line(snapshot)}")
+
+    def finish(self, snapshot: Snapshot) -> None:
+        if not self._finished:
+            self._finished = True
+            self.message(f"[{figures.duration(snapshot.elapsed_s)}] {status_line(snapshot)}")
+
+    def message(self, text: str) -> None:
+        file = self._file or sys.stderr
+        if file is not None:
+            file.write(f"{text}\n")
+            file.flush()
+
+
+class LiveProgress:
+    """A table that is drawn anew in place, for terminals. Needs a terminal to be of use.
+
+    Args:
+        console: Where to draw, a ``rich.console.Console``; stderr by default.
+    """
+
+    def __init__(self, console: Any = None) -> None:
+        self._console = console
+        self._live: Any = None
+        self._finished = False
+        self._speeds = Speeds()
+
+    def start(self, snapshot: Snapshot) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = self._console or Console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="ellipsis")
+        self._live.start()
+        self.update(snapshot)
+
+    def update(self, snapshot: Snapshot) -> None:
+        if self._live is not None and not self._finished:
+            self._speeds.take(snapshot)
+            self._live.update(live_view(snapshot, self._speeds), refresh=True)
+
+    def finish(self, snapshot: Snapshot) -> None:
+        if self._live is not None and not self._finished:
+            self.update(snapshot)
+            self._finished = True
+            self._live.stop()
+
+    def message(self, text: str) -> None:
+        if self._console is None:
+            sys.stderr.write(f"{text}\n")
+        else:
+            from rich.text import Text
+
+            self._console.print(Text(text, style="yellow"))
+
+
+class Speeds:
+    """Rows and bytes a second of each stage over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, list[tuple[int, int]]]] = deque()
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Note the counts of a snapshot."""
+        self._seen.append((snapshot.elapsed_s, [_through(stage) for stage in snapshot.stages]))
+        while len(self._seen) > 2 and self._seen[1][0] <= snapshot.elapsed_s - _WINDOW_S:
+            self._seen.popleft()
+
+    def of(self, index: int) -> tuple[float, float, float]:
+        """Rows and bytes of a stage within the window, and its length in seconds."""
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        before = first[index] if len(self._seen) > 1 else (0, 0)
+        seconds = last_s - first_s if len(self._seen) > 1 else last_s
+        return last[index][0] - before[0], last[index][1] - before[1], seconds
+
+
+def _through(stage: StageStats) -> tuple[int, int]:
+    """Rows and bytes that went through a stage: the larger side, since the other may be a list of files."""
+    return max(stage.rows_in, stage.rows_out), max(stage.bytes_in, stage.bytes_out)
+
+
+def status_line(snapshot: Snapshot) -> str:
+    """One line about the whole run."""
+    rows = figures.rows_read(snapshot.stages)
+    parts = [
+        _how_far(snapshot),
+        f"{figures.number(rows)} rows read, {figures.rate(rows, snapshot.elapsed_s)}/s",
+        *_losses(snapshot.stages),
+        *_load(snapshot),
+    ]
+    return " | ".join(part for part in parts if part)
+
+
+def _how_far(snapshot: Snapshot) -> str:
+    if _is_over(snapshot):
+        return snapshot.state
+    parts = ["finishing what is in flight"] if snapshot.state == "draining" else []
+    if snapshot.fraction is not None:
+        parts.append(figures.percent(snapshot.fraction))
+    if snapshot.eta_s is not None and snapshot.state == "running":
+        parts.append(f"{figures.rough_duration(snapshot.eta_s)} left")
+    return ", ".join(parts)
+
+
+def _is_over(snapshot: Snapshot) -> bool:
+    return snapshot.state not in ("running", "draining")
+
+
+def _load(snapshot: Snapshot) -> list[str]:
+    """Memory and workers, while there are any."""
+    if _is_over(snapshot):
+        return []
+    return [
+        f"memory {figures.size(snapshot.held_bytes)} of {figures.size(snapshot.budget_bytes)}",
+        f"{min(snapshot.running, snapshot.workers)} of {snapshot.workers} workers busy",
+    ]
+
+
+def _losses(stages: Sequence[StageStats]) -> list[str]:
+    dropped = sum(stage.rows_dropped for stage in stages)
+    quarantined = sum(stage.quarantined for stage in stages)
+    return [
+        f"{figures.number(count)} {what}"
+        for count, what in ((dropped, "dropped"), (quarantined, "quarantined"))
+        if count
+    ]
+
+
+def live_view(snapshot: Snapshot, speeds: Speeds) -> RenderableType:
+    """The table of stages below a line with the bar."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table.grid(padding=(0, 2))
+    is_over = _is_over(snapshot)
+    bar = ProgressBar(
+        total=1.0,
+        completed=1.0 if snapshot.state == "done" else snapshot.fraction or 0.0,
+        width=24,
+        pulse=snapshot.fraction is None and not is_over,
+        complete_style="cyan",
+        finished_style="green",
+    )
+    line = [_how_far(snapshot) or snapshot.state, figures.duration(snapshot.elapsed_s), *_load(snapshot)]
+    head.add_row(bar, Text(" | ".join(line), style=_STATES.get(snapshot.state, ""), no_wrap=True, overflow="ellipsis"))
+
+    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
+    table.add_column("stage", overflow="ellipsis", no_wrap=True, max_width=36)
+    for name in ("tasks", "rows in", "", "out", "kept", "rows/s", "MB/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for index, step in enumerate(figures.steps(snapshot.stages)):
+        stage, (rows, nbytes, seconds) = step.stage, speeds.of(index)
+        if is_over:
+            (rows, nbytes), seconds = _through(stage), snapshot.elapsed_s
+        share = step.kept_share
+        table.add_row(
+            Text(stage.name),
+            figures.number(stage.tasks_in),
+            figures.number(stage.rows_in),
+            "\N{RIGHTWARDS ARROW}",
+            figures.number(stage.rows_out),
+            Text(figures.percent(share), style="yellow" if share is not None and share < 1 else "dim"),
+            figures.rate(rows, seconds),
+            figures.rate(nbytes / 1e6, seconds),
+        )
+    return Group(head, table)

@@ -1,0 +1,124 @@
+"""The report of a run: one HTML file that needs nothing else, and the same as a table for terminals."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import string
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from tamis.errors import DataError
+from tamis.runs import figures
+from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, escaped, losses, sections, tiles, visible
+from tamis.runs.stats import RunSummary
+from tamis.runs.terminal import rendered
+
+__all__ = ["load_summary", "render_report", "summary_table", "write_report"]
+
+
+def render_report(summary: RunSummary) -> str:
+    """The report as one HTML page: no requests, no need for JavaScript, light and dark.
+
+    >>> page = render_report(RunSummary("<my run>", seconds=2.0))
+    >>> "&lt;my run&gt;" in page, "<my run>" in page
+    (True, False)
+    """
+    page = resources.files("tamis.runs").joinpath("report.html").read_text(encoding="utf-8")
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    description = f'<p class="soft">{escaped(summary.description)}</p>' if summary.description else ""
+    error = (
+        f'<div class="error"><b>Why it stopped</b><pre>{escaped(summary.error)}</pre></div>' if summary.error else ""
+    )
+    return string.Template(page).substitute(
+        name=escaped(summary.pipeline),
+        state=escaped(summary.state),
+        description=description,
+        error=error,
+        tiles=tiles(summary),
+        sections="\n".join(sections(summary)),
+        version=escaped(summary.tamis),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def load_summary(run_dir: str | Path) -> RunSummary:
+    """Read ``run.json`` of a run directory.
+
+    Raises:
+        DataError: There is none, or it is not what a run writes.
+    """
+    path = Path(run_dir) / "run.json"
+    try:
+        return RunSummary.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as e:
+        hint = "A run directory is what 'tamis run' names at its end."
+        raise DataError("this is no run directory: it has no run.json", path=str(run_dir), hint=hint) from e
+    except (OSError, ValueError, TypeError, AttributeError) as e:
+        raise DataError(f"this is not the summary of a run: {e}", path=str(path)) from e
+
+
+def write_report(run_dir: str | Path) -> Path:
+    """Write ``report.html`` into a run directory, from its ``run.json`` and its quarantine. Returns its path."""
+    summary = load_summary(run_dir)
+    if not summary.quarantine:
+        summary.quarantine = list(_quarantined(Path(run_dir) / "quarantine"))
+    path = Path(run_dir) / "report.html"
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.write_text(render_report(summary), encoding="utf-8")
+    unfinished.replace(path)
+    return path
+
+
+def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False) -> str:
+    """What was kept and dropped at each stage and why, as a table for terminals.
+
+    Args:
+        summary: The run.
+        width: Columns to use.
+        color: Whether to use the terminal's colours.
+
+    >>> from tamis.runs.stats import StageStats
+    >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, seconds=2, dropped={"words < 50": 30})
+    >>> print(summary_table(RunSummary("p", stages=[words], seconds=2)), end="")  # doctest: +NORMALIZE_WHITESPACE
+    stage              rows in    out   kept    time
+    words                   90     60   66.7%   2.00 s
+      words < 50                  -30   33.3%
+    <BLANKLINE>
+    p done in 2.00 s: 90 rows in, 60 kept (66.7%)
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("stage", overflow="fold", min_width=12)
+    for name in ("rows in", "out", "kept", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for step in figures.steps(summary.stages):
+        stage = step.stage
+        table.add_row(
+            Text(visible(stage.name), style="bold"),
+            figures.number(stage.rows_in),
+            figures.number(stage.rows_out),
+            figures.percent(step.kept_share),
+            figures.duration(stage.seconds),
+        )
+        for reason, count in losses(step):
+            share = figures.percent(count / step.before if step.before else None)
+            table.add_row(Text(f"  {visible(reason)}", style="yellow"), "", f"-{figures.number(count)}", share, "")
+    return rendered(table, Text(), Text(closing_line(summary)), width=width, color=color)
+
+
+def _quarantined(directory: Path) -> Iterator[dict[str, Any]]:
+    """The first rows of a run's quarantine."""
+    count = 0
+    for path in sorted(directory.glob("*.jsonl")):
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if count >= SHOWN_EXAMPLES:
+                    return
+                count += 1
+                yield json.loads(line)

@@ -1,0 +1,293 @@
+"""The parts of the HTML report. Whatever comes from data goes through :func:`escaped`."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tamis.runs import figures
+from tamis.runs.figures import Step
+from tamis.runs.stats import RunSummary
+
+__all__ = ["SHOWN_EXAMPLES", "closing_line", "escaped", "losses", "sections", "tiles", "visible"]
+
+SHOWN_EXAMPLES: Final = 20
+"""How many quarantined rows a report shows."""
+
+_SHOWN_OUTPUTS: Final = 200
+_SHOWN_RAW: Final = 600
+_MINUS: Final = "\N{MINUS SIGN}"
+_DOT: Final = " \N{MIDDLE DOT} "
+_ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+# Characters that a page cannot hold, or that change how the text around them is read.
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def sections(summary: RunSummary) -> Iterator[str]:
+    """The sections of the page, without those that have nothing to show."""
+    steps = figures.steps(summary.stages)
+    for section in (
+        _funnel(steps),
+        _stages(steps),
+        _reasons(steps),
+        _quarantine(summary),
+        _outputs(summary),
+        _plan(summary),
+        _environment(summary),
+    ):
+        if section:
+            yield f"<section>{section}</section>"
+
+
+def closing_line(summary: RunSummary) -> str:
+    """The run in one sentence."""
+    rows, lost = figures.rows_read(summary.stages), _lost(figures.steps(summary.stages))
+    line = f"{visible(summary.pipeline)} {summary.state} in {figures.duration(summary.seconds)}"
+    line += f": {figures.number(rows)} rows in"
+    if lost <= rows:
+        line += f", {figures.number(rows - lost)} kept ({figures.percent(_kept_share(rows, lost))})"
+    if summary.output_files:
+        line += f"; wrote {figures.number(summary.output_rows)} rows to {_files(summary.output_files)}"
+        line += f" ({figures.size(summary.output_bytes)})"
+    return line
+
+
+def tiles(summary: RunSummary) -> str:
+    """The figures at the head of the page."""
+    steps = figures.steps(summary.stages)
+    rows, lost = figures.rows_read(summary.stages), _lost(steps)
+    rows_out = summary.output_rows if summary.output_files else steps[-1].after if steps else 0
+    read_bytes = next((s.stage.bytes_out for s in steps if s.before and not s.of_files), 0)
+    quarantined = sum(step.stage.quarantined for step in steps)
+    shown = [
+        ("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
+        ("Rows out", figures.number(rows_out), f"{_files(summary.output_files)}, {figures.size(summary.output_bytes)}"),
+        ("Kept", figures.percent(_kept_share(rows, lost)), f"{figures.number(lost - quarantined)} dropped"),
+        ("Quarantined", figures.number(quarantined), "could not be read or worked on" if quarantined else ""),
+        ("Time", figures.duration(summary.seconds), _moment(summary.started)),
+        ("Rows/s", figures.rate(rows, summary.seconds), f"{figures.rate(read_bytes / 1e6, summary.seconds)} MB/s"),
+    ]
+    parts = (
+        f"<div><dt>{name}</dt><dd>{escaped(value)}<small>{escaped(more)}</small></dd></div>"
+        for name, value, more in shown
+    )
+    return f'<dl class="tiles">{"".join(parts)}</dl>'
+
+
+def _funnel(steps: Sequence[Step]) -> str:
+    """The rows through the stages: each band narrows by what the stage lost."""
+    shown = [step for step in steps if step.before and not step.of_files]
+    if not shown:
+        return ""
+    height, gap, width, left, right = 30, 8, 1000, 250, 700
+    middle, widest = (left + right) / 2, max(step.before for step in shown)
+    parts = []
+    for i, step in enumerate(shown):
+        top = i * (height + gap)
+        half_before, half_after = ((right - left) / 2 * rows / widest for rows in (step.before, step.after))
+        baseline = top + height / 2 + 4.5
+        kept = escaped(figures.percent(step.kept_share))
+        lost = f'<tspan class="loss">{_MINUS}{figures.number(step.lost)}</tspan>' if step.lost else ""
+        name = step.stage.name if len(step.stage.name) <= 34 else f"{step.stage.name[:33]}{_ELLIPSIS}"
+        parts.append(
+            f"<g><title>{escaped(step.stage.name)}: {figures.number(step.before)} \N{RIGHTWARDS ARROW} "
+            f"{figures.number(step.after)} rows</title>"
+            f'<text x="0" y="{baseline}">{escaped(name)}</text>'
+            f'<rect class="lost" x="{middle - half_before:.1f}" y="{top}" '
+            f'width="{max(2 * half_before, 1):.1f}" height="{height}" rx="2"/>'
+            f'<path class="kept" d="M{middle - half_before:.1f} {top} H{middle + half_before:.1f} '
+            f'L{middle + half_after:.1f} {top + height} H{middle - half_after:.1f} Z"/>'
+            f'<text x="790" y="{baseline}" text-anchor="end">{figures.number(step.after)}</text>'
+            f'<text x="900" y="{baseline}" text-anchor="end">{lost}</text>'
+            f'<text class="muted" x="{width}" y="{baseline}" text-anchor="end">{kept}</text>'
+            "</g>"
+        )
+    total = len(shown) * (height + gap) - gap
+    picture = (
+        f'<div class="wide"><svg class="funnel" viewBox="0 0 {width} {total}" role="img" '
+        'aria-label="Rows kept by each stage">'
+        f"{''.join(parts)}</svg></div>"
+    )
+    return (
+        f"<h2>Rows through the stages<small>rows kept, rows lost, and the share each stage kept</small></h2>{picture}"
+    )
+
+
+def _stages(steps: Sequence[Step]) -> str:
+    if not steps:
+        return ""
+    all_seconds = sum(step.stage.seconds for step in steps)
+    rows = []
+    for step in steps:
+        stage = step.stage
+        busy = stage.seconds / all_seconds if all_seconds else 0.0
+        through = max(stage.bytes_in, stage.bytes_out) / 1e6
+        cells = [
+            f'<td class="name">{escaped(stage.name)}</td>',
+            _cell(figures.number(stage.rows_in), stage.rows_in),
+            _cell(figures.number(stage.rows_out), stage.rows_out),
+            _cell(figures.number(step.lost) if step.lost else "", step.lost, "loss"),
+            _cell(figures.percent(step.kept_share), step.kept_share if step.kept_share is not None else -1),
+            _cell(figures.duration(stage.seconds), stage.seconds),
+            f'<td data-value="{busy}"><span class="share">{_fill(busy)}</span>{_fixed(figures.percent(busy))}</td>',
+            _cell(figures.rate(max(stage.rows_in, stage.rows_out), stage.seconds), _per(stage.rows_in, stage.seconds)),
+            _cell(figures.rate(through, stage.seconds), _per(through, stage.seconds)),
+        ]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    heads = ("Stage", "Rows in", "Rows out", "Lost", "Kept", "Time", "Share of time", "Rows/s", "MB/s")
+    return (
+        "<h2>Stages<small>time is summed over workers; speeds are those of one worker</small></h2>"
+        f"{_table(heads, rows, 'sortable')}"
+    )
+
+
+def _reasons(steps: Sequence[Step]) -> str:
+    """A bar for each reason, longest first within each stage."""
+    found = [(step, reason, count) for step in steps for reason, count in losses(step)]
+    if not found:
+        return ""
+    most = max(count for _, _, count in found)
+    rows = []
+    for i, (step, reason, count) in enumerate(found):
+        is_first = i == 0 or found[i - 1][0] is not step
+        rows.append(
+            f'<tr class="{"first" if is_first else ""}">'
+            f'<td class="name">{escaped(step.stage.name) if is_first else ""}</td>'
+            f'<td class="name left">{escaped(reason, 200)}</td>'
+            f'<td class="bar"><span class="track">{_fill(count / most, "lost")}</span></td>'
+            f"{_cell(figures.number(count))}{_cell(figures.percent(count / step.before if step.before else None))}</tr>"
+        )
+    heads = ("Stage", "Reason", "", "Rows", "Of its input")
+    table = _table(heads, rows, "grouped").replace("<th>Reason", '<th class="left">Reason')
+    return f"<h2>Why rows were dropped</h2>{table}"
+
+
+def _quarantine(summary: RunSummary) -> str:
+    total = sum(stage.quarantined for stage in summary.stages)
+    if not total and not summary.quarantine:
+        return ""
+    examples = summary.quarantine[:SHOWN_EXAMPLES]
+    shown = []
+    for row in examples:
+        place = [escaped(row["path"], 300)] if row.get("path") else []
+        place += [f"{unit} {escaped(row[unit])}" for unit in ("line", "byte") if row.get(unit) is not None]
+        raw = f'<pre class="raw">{escaped(row["raw"], _SHOWN_RAW)}</pre>' if row.get("raw") else ""
+        shown.append(
+            f'<div class="example"><p>{escaped(row.get("problem", ""), 1000)}</p>'
+            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if place else ""}{", ".join(place)}</p>'
+            f"{raw}</div>"
+        )
+    rows = "row" if total == 1 else "rows"
+    more = f"{figures.number(total)} {rows}" + (f", {len(examples)} shown" if len(examples) < total else "")
+    return f"<h2>Quarantine<small>{more}; all of them are in quarantine/</small></h2>{''.join(shown)}"
+
+
+def _outputs(summary: RunSummary) -> str:
+    if not summary.outputs:
+        return ""
+    rows = []
+    for output in summary.outputs[:_SHOWN_OUTPUTS]:
+        count, nbytes = output.get("rows") or 0, output.get("bytes") or 0
+        rows.append(
+            f'<tr><td class="name"><code>{escaped(output.get("path", ""))}</code></td>'
+            f"{_cell(figures.number(count), count)}{_cell(figures.size(nbytes), nbytes)}</tr>"
+        )
+    table = _table(("File", "Rows", "Size"), rows, "sortable")
+    if len(rows) > 12:
+        table = f"<details><summary>Show {len(rows)} files</summary>{table}</details>"
+    more = f"{_files(summary.output_files)}, {figures.size(summary.output_bytes)}"
+    if len(rows) < summary.output_files:
+        more += f"; the first {len(rows)} are listed"
+    return f"<h2>Output<small>{more}</small></h2>{table}"
+
+
+def _plan(summary: RunSummary) -> str:
+    return f"<h2>Plan</h2><pre>{escaped(summary.plan)}</pre>" if summary.plan else ""
+
+
+def _environment(summary: RunSummary) -> str:
+    facts = {
+        "Executor": summary.executor,
+        "Started": _moment(summary.started),
+        "Peak memory of the driver": figures.size(summary.peak_memory_bytes) if summary.peak_memory_bytes else "",
+        "Retries": figures.number(sum(stage.retries for stage in summary.stages)),
+        "tamis": summary.tamis,
+    }
+    shown = "".join(f"<dt>{name}</dt><dd>{escaped(value)}</dd>" for name, value in facts.items() if value)
+    return f'<h2>Environment</h2><dl class="facts">{shown}</dl>'
+
+
+# --- pieces ---------------------------------------------------------------------------------------------------------
+
+
+def losses(step: Step) -> Iterator[tuple[str, int]]:
+    """Reasons and counts of what a stage lost, most first."""
+    yield from sorted(step.stage.dropped.items(), key=lambda item: -item[1])
+    if step.stage.quarantined:
+        yield "quarantined", step.stage.quarantined
+
+
+def _lost(steps: Sequence[Step]) -> int:
+    return sum(step.lost for step in steps)
+
+
+def _kept_share(rows: int, lost: int) -> float | None:
+    """The share of the input that was kept; not known when stages made more rows than they were given."""
+    return (rows - lost) / rows if rows and lost <= rows else None
+
+
+def _per(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds else 0.0
+
+
+def _files(count: int) -> str:
+    return f"{figures.number(count)} file" + ("" if count == 1 else "s")
+
+
+def _moment(started: str) -> str:
+    """``2026-01-31T12:00:00.5+00:00`` as ``2026-01-31 12:00:00 UTC``."""
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", started)
+    return f"{match[1]} {match[2]} UTC" if match else started
+
+
+def _table(heads: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return (
+        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _cell(shown: str, value: float | None = None, kind: str = "") -> str:
+    value_attribute = "" if value is None else f' data-value="{value}"'
+    class_attribute = f' class="{kind}"' if kind else ""
+    return f"<td{value_attribute}{class_attribute}>{escaped(shown)}</td>"
+
+
+def _fixed(shown: str) -> str:
+    return f'<span class="fixed">{escaped(shown)}</span>'
+
+
+def _fill(share: float, kind: str = "") -> str:
+    return f'<span class="fill {kind}" style="width:{100 * min(max(share, 0), 1):.2f}%"></span>'
+
+
+def escaped(value: Any, limit: int | None = None) -> str:
+    """Any text as HTML that shows it and does nothing else."""
+    text = str(value)
+    if limit is not None and len(text) > limit:
+        text = f"{text[:limit]}{_ELLIPSIS}"
+    return html.escape(visible(text), quote=True)
+
+
+def visible(text: str) -> str:
+    r"""A text whose control characters are spelt out, so that data cannot steer a page or a terminal.
+
+    >>> visible("a\x1b[31mb\u202e")
+    'a\\x1b[31mb\\u202e'
+    """
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -1,0 +1,68 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from tamis.runs.directory import RunDirectory
+from tamis.runs.stats import RunSummary, StageStats
+from tamis.tasks import Task
+
+
+class RunResult:
+    """The result of a run: counts, paths, and the output tasks, which stay on disk until they are asked for.
+
+    ``len(result)`` is the number of output tasks; iterating reads them one at a time, in the order of the input.
+
+    Attributes:
+        summary: Everything that was counted.
+        run_dir: The run's directory.
+    """
+
+    def __init__(self, directory: RunDirectory, summary: RunSummary, tasks: int) -> None:
+        self._directory, self._tasks = directory, tasks
+        self.summary = summary
+        self.run_dir = directory.path
+
+    @property
+    def stages(self) -> list[StageStats]:
+        """What each stage did, in the order of the plan."""
+        return self.summary.stages
+
+    @property
+    def outputs(self) -> list[str]:
+        """The files that were written, at most the first 1,000 (``summary.output_files`` is how many there are)."""
+        return [str(o["path"]) for o in self.summary.outputs]
+
+    @property
+    def rows(self) -> int:
+        """Rows that were written, or that are in the output tasks if nothing was written."""
+        return self.summary.output_rows if self.summary.output_files else sum(t.num_items for t in self)
+
+    def stage(self, name: str) -> StageStats:
+        """What the named stage did."""
+        for stats in self.stages:
+            if stats.name == name:
+                return stats
+        raise KeyError(f"no stage {name!r}; there are {', '.join(s.name for s in self.stages)}")
+
+    def __len__(self) -> int:
+        return self._tasks
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Task[Any]]:
+        return self._directory.output_tasks()
+
+    def __getitem__(self, index: int) -> Task[Any]:
+        if not -self._tasks <= index < self._tasks:
+            raise IndexError(f"{index}: the run has {self._tasks} output tasks")
+        return next(itertools.islice(self, index % self._tasks, None))
+
+    def __repr__(self) -> str:
+        s = self.summary
+        counts = f"{self._tasks} output tasks, {s.output_files} files"
+        return f"RunResult({s.pipeline!r}, {s.state}, {counts}, {self.run_dir!r})"

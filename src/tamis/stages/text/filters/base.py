@@ -1,0 +1,119 @@
+"""Filters: a score for each document, and a decision that follows from the score."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tamis.stages.text.forms import TextOperation
+
+__all__ = ["DocumentFilter", "ScoreValue", "ThresholdFilter", "share"]
+
+ScoreValue: TypeAlias = float | int | bool | str
+"""What a document's score may be."""
+
+
+class DocumentFilter(TextOperation):
+    """Scores documents and says which to keep.
+
+    A filter of your own needs :meth:`score_document` and :meth:`keep_document`. It may have a column form beside
+    them, :meth:`score_column` and :meth:`keep_scores`, which is used instead and must give the same results.
+
+    A filter that works with a model may have the methods ``model_check_or_download()``, called once on each machine,
+    ``load_model()`` and ``load_tokenizer()``, called once in each worker.
+
+    >>> class Shouting(DocumentFilter):
+    ...     def score_document(self, text: str) -> float:
+    ...         return sum(c.isupper() for c in text) / max(len(text), 1)
+    ...     def keep_document(self, score: float) -> bool:
+    ...         return score < 0.5
+    >>> Shouting().score_document("STOP it"), Shouting().vectorised
+    (0.5714285714285714, False)
+    """
+
+    def score_document(self, text: str) -> ScoreValue:
+        """The score of one document."""
+        raise NotImplementedError(f"{type(self).__name__} has no score_document()")
+
+    def keep_document(self, score: Any) -> bool:
+        """Whether to keep a document with this score."""
+        raise NotImplementedError(f"{type(self).__name__} has no keep_document()")
+
+    def score_column(self, column: pa.ChunkedArray) -> pa.Array | NDArray[Any]:
+        """The scores of a column of documents. A null counts as an empty document."""
+        raise NotImplementedError(f"{type(self).__name__} has no score_column()")
+
+    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of these scores to keep. A null is not kept."""
+        raise NotImplementedError(f"{type(self).__name__} has no keep_scores()")
+
+    def reason(self) -> str:
+        """Why the filter drops a document, in a few words that are the same for each."""
+        return f"rejected by {self.name}"
+
+    @property
+    def scores_columns(self) -> bool:
+        """Whether :meth:`score_column` can be used."""
+        return self._has_column_form("score_document", "score_column", DocumentFilter)
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether :meth:`keep_scores` can be used."""
+        return self._has_column_form("keep_document", "keep_scores", DocumentFilter)
+
+    @property
+    def vectorised(self) -> bool:
+        """Whether the filter has a column form throughout, and so runs outside Python's lock."""
+        return self.scores_columns and self.keeps_columns
+
+
+class ThresholdFilter(DocumentFilter):
+    """A filter that keeps the scores between two bounds, which it includes.
+
+    >>> class Length(ThresholdFilter):
+    ...     name = "length"
+    ...     def bounds(self):
+    ...         return 3, None
+    ...     def score_document(self, text):
+    ...         return len(text)
+    >>> Length().keep_document(3), Length().reason()
+    (True, 'length < 3')
+    """
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The lowest and the highest score that are kept; ``None`` where there is no bound."""
+        raise NotImplementedError(f"{type(self).__name__} has no bounds()")
+
+    def keep_document(self, score: Any) -> bool:
+        low, high = self.bounds()
+        return (low is None or bool(score >= low)) and (high is None or bool(score <= high))
+
+    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
+        values = np.asarray(scores)
+        low, high = self.bounds()
+        kept = np.ones(len(values), np.bool_)
+        if low is not None:
+            kept &= values >= low
+        if high is not None:
+            kept &= values <= high
+        return kept
+
+    def reason(self) -> str:
+        low, high = self.bounds()
+        if low is not None and high is not None:
+            return f"{self.name} outside {low}..{high}"
+        return f"{self.name} > {high}" if low is None else f"{self.name} < {low}"
+
+
+def share(part: NDArray[Any], whole: NDArray[Any], otherwise: float) -> NDArray[np.float64]:
+    """``part / whole`` for each document, and ``otherwise`` where the whole is nothing.
+
+    >>> share(np.array([1, 0]), np.array([2, 0]), 1.0).tolist()
+    [0.5, 1.0]
+    """
+    shares = np.full(len(whole), otherwise, np.float64)
+    np.divide(part, whole, out=shares, where=whole > 0)
+    return shares

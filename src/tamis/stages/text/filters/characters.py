@@ -1,0 +1,231 @@
+"""Filters that measure the characters of a text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tamis.kernels.utf8 import CharacterSet, Utf8, character_counts, decimal_digits, measure
+from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter, share
+
+__all__ = [
+    "NonAlphaNumericFilter",
+    "NumbersFilter",
+    "ParenthesesFilter",
+    "SubstringFilter",
+    "UrlsFilter",
+    "WhiteSpaceFilter",
+]
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n?!,.")
+_WHITE_SPACE = frozenset("\t\n\r\b ")
+_PARENTHESES = frozenset("{}⟨⟩[]()")
+_PLAIN_SET, _WHITE_SPACE_SET, _PARENTHESES_SET = (CharacterSet(s) for s in (_PLAIN, _WHITE_SPACE, _PARENTHESES))
+
+# Every character of a match is ASCII, so its length in bytes is its length in characters.
+_URL = r"https?://(?:[A-Za-z0-9$\-_@.&+/:=?#~]|[!*\(\),]|(?:%[0-9A-Fa-f]{2}))+"
+_URL_PATTERN = re.compile(_URL)
+
+
+@dataclass
+class NonAlphaNumericFilter(ThresholdFilter):
+    """Drop text with too many characters that are neither ASCII letters or digits, nor newlines, nor ``? ! , .``.
+
+    Score: the share of such characters; 1.0 for an empty text. Meant for English: Chinese text scores 1.0.
+    The rule is Gopher's (Rae et al., 2021).
+
+    Args:
+        max_non_alpha_numeric_to_text_ratio: The highest share that is kept, 0 to 1.
+
+    >>> NonAlphaNumericFilter().score_document("a+b=")
+    0.5
+    """
+
+    max_non_alpha_numeric_to_text_ratio: float = 0.25
+    name = "alpha_numeric"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_non_alpha_numeric_to_text_ratio
+
+    def score_document(self, text: str) -> float:
+        return sum(c not in _PLAIN for c in text) / len(text) if text else 1.0
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        def score(block: Utf8) -> NDArray[np.float64]:
+            characters = character_counts(block)
+            return share(characters - _PLAIN_SET.counts(block), characters, 1.0)
+
+        return measure(column, score)
+
+
+@dataclass
+class NumbersFilter(ThresholdFilter):
+    """Drop text with too many digits, of any script.
+
+    Score: the share of characters for which ``str.isdecimal()`` holds; 1.0 for an empty text.
+
+    Args:
+        max_number_to_text_ratio: The highest share that is kept, 0 to 1.
+
+    >>> NumbersFilter().score_document("ab12")
+    0.5
+    """
+
+    max_number_to_text_ratio: float = 0.15
+    name = "numbers_ratio"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_number_to_text_ratio
+
+    def score_document(self, text: str) -> float:
+        return sum(map(str.isdecimal, text)) / len(text) if text else 1.0
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        return _share_of(decimal_digits(), column)
+
+
+@dataclass
+class WhiteSpaceFilter(ThresholdFilter):
+    """Drop text with too much white space.
+
+    Score: the share of spaces, tabs, newlines, carriage returns and backspaces; 1.0 for an empty text.
+
+    Args:
+        max_white_space_ratio: The highest share that is kept, 0 to 1.
+
+    >>> WhiteSpaceFilter().score_document("a b ")
+    0.5
+    """
+
+    max_white_space_ratio: float = 0.25
+    name = "white_space"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_white_space_ratio
+
+    def score_document(self, text: str) -> float:
+        return sum(c in _WHITE_SPACE for c in text) / len(text) if text else 1.0
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        return _share_of(_WHITE_SPACE_SET, column)
+
+
+@dataclass
+class ParenthesesFilter(ThresholdFilter):
+    """Drop text with too many brackets: round, square, curly or angle (``⟨ ⟩``).
+
+    Score: the share of such characters; 1.0 for an empty text.
+
+    Args:
+        max_parentheses_ratio: The highest share that is kept, 0 to 1.
+
+    >>> ParenthesesFilter().score_document("f(x)")
+    0.5
+    """
+
+    max_parentheses_ratio: float = 0.1
+    name = "parentheses_ratio"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_parentheses_ratio
+
+    def score_document(self, text: str) -> float:
+        return sum(c in _PARENTHESES for c in text) / len(text) if text else 1.0
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        return _share_of(_PARENTHESES_SET, column)
+
+
+@dataclass
+class UrlsFilter(ThresholdFilter):
+    """Drop text that is largely made of URLs.
+
+    Score: the share of characters that are part of an ``http`` or ``https`` address; 1.0 for an empty text.
+
+    Args:
+        max_url_to_text_ratio: The highest share that is kept, 0 to 1.
+        url_regex: What to take for a URL instead, as a Python regular expression. It runs text by text, which is
+            much slower.
+
+    >>> UrlsFilter().score_document("see http://a.bc for more")
+    0.4583333333333333
+    """
+
+    max_url_to_text_ratio: float = 0.2
+    url_regex: re.Pattern[str] | str | None = None
+    name = "urls_ratio"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_url_to_text_ratio
+
+    @property
+    def scores_columns(self) -> bool:
+        return self.url_regex is None and super().scores_columns
+
+    def score_document(self, text: str) -> float:
+        pattern = _URL_PATTERN if self.url_regex is None else re.compile(self.url_regex)
+        return sum(url.end() - url.start() for url in pattern.finditer(text)) / len(text) if text else 1.0
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        texts = pl.Series(pl.from_arrow(column)).fill_null("")
+        in_urls = texts.str.len_bytes() - texts.str.replace_all(_URL, "").str.len_bytes()
+        return share(in_urls.to_numpy(), texts.str.len_chars().to_numpy(), 1.0)
+
+
+@dataclass
+class SubstringFilter(DocumentFilter):
+    """Keep text that contains a given text in a given place.
+
+    Score: 1 where it does, else 0.
+
+    Args:
+        substring: What to look for, as it is written: upper and lower case differ.
+        position: Where: ``"prefix"`` (at the beginning), ``"suffix"`` (at the end) or ``"any"``.
+
+    >>> SubstringFilter("#!", "prefix").score_document("#!/bin/sh")
+    1
+    """
+
+    substring: str
+    position: Literal["prefix", "suffix", "any"]
+    name = "substring"
+
+    def __post_init__(self) -> None:
+        if self.position not in ("prefix", "suffix", "any"):
+            raise ValueError(f"SubstringFilter(position={self.position!r}): must be 'prefix', 'suffix' or 'any'")
+
+    def reason(self) -> str:
+        place = {"prefix": "at the beginning", "suffix": "at the end", "any": "anywhere"}[self.position]
+        return f"no {self.substring!r} {place}"
+
+    def score_document(self, text: str) -> int:
+        if self.position == "any":
+            return int(self.substring in text)
+        return int(text.startswith(self.substring) if self.position == "prefix" else text.endswith(self.substring))
+
+    def keep_document(self, score: int) -> bool:
+        return score == 1
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        texts = pl.Series(pl.from_arrow(column)).fill_null("").str
+        if self.position == "any":
+            found = texts.contains(self.substring, literal=True)
+        elif self.position == "prefix":
+            found = texts.starts_with(self.substring)
+        else:
+            found = texts.ends_with(self.substring)
+        return found.cast(pl.Int64).to_numpy()
+
+    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
+        kept: NDArray[np.bool_] = np.asarray(scores) == 1
+        return kept
+
+
+def _share_of(characters: CharacterSet, column: pa.ChunkedArray) -> NDArray[Any]:
+    return measure(column, lambda block: share(characters.counts(block), character_counts(block), 1.0))

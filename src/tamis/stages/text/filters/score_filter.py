@@ -1,0 +1,196 @@
+"""The stages that run filters: score documents, decide by a score, or both.
+
+Each takes one filter (or plain function) or a list of them. A list is a chain: its members work one after the other,
+and each sees only the rows that those before it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
+from tamis.stages.emit import Drop
+from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.chain import FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step
+from tamis.stages.text.forms import check_operation, name_of
+from tamis.tasks import DocumentBatch
+
+__all__ = ["Filter", "Score", "ScoreFilter"]
+
+T = TypeVar("T")
+
+
+class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """What the three stages share: their steps, and the hooks of filters that work with a model."""
+
+    _steps: Sequence[Step]
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
+        """Whether every filter of the stage has the column form that is needed."""
+        return all(step.releases_gil for step in self._steps)
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        made: set[str] = set()
+        needed: dict[str, None] = {}
+        for step in self._steps:
+            if step.reads not in made:
+                needed[step.reads] = None
+            made |= {step.writes} if step.writes is not None else set()
+        return ["data"], list(needed)
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [step.writes for step in self._steps if step.writes is not None]
+
+    def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
+        self._call_hooks("model_check_or_download")
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        self._call_hooks("load_model", "load_tokenizer")
+
+    def _call_hooks(self, *names: str) -> None:
+        for step in self._steps:
+            for name in names:
+                hook = getattr(step.operation, name, None)
+                if isinstance(step.operation, DocumentFilter) and hook is not None:
+                    hook()
+
+    def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
+        rows = Rows(task, self.name)
+        for step in self._steps:
+            yield from step.run(rows)
+        result = rows.result()
+        if result is not None:
+            yield result
+
+
+@dataclass(repr=False)
+class Score(_FilterStage):
+    """Write a score of each document into a column. Nothing is dropped.
+
+    Args:
+        score_fn: A filter, of which only the score is used, or a function from a text to a score; or a list of them.
+        score_field: The column the score is written to; for a list, one for each.
+        text_field: The column that is scored; for a list, one for all or one for each. A null counts as an empty text.
+
+    >>> from tamis.stages.text.filters import WordCountFilter
+    >>> (scored,) = Score(WordCountFilter(), "words").process(DocumentBatch({"text": ["a b", None]}))
+    >>> scored.data.to_pydict()
+    {'text': ['a b', None], 'words': [2, 0]}
+    """
+
+    score_fn: FilterOrFunction | list[FilterOrFunction]
+    score_field: str | list[str]
+    text_field: str | list[str] = "text"
+
+    def __post_init__(self) -> None:
+        operations = _operations(self.score_fn, "Score(score_fn=...)")
+        writes = _one_each(self.score_field, operations, "Score", "score_field")
+        reads = _for_each(self.text_field, operations, "Score", "text_field")
+        self._steps = [
+            ScoreStep(operation, text, score) for operation, text, score in zip(operations, reads, writes, strict=True)
+        ]
+        self.name = _stage_name("Score", operations)
+
+
+@dataclass(repr=False)
+class Filter(_FilterStage):
+    """Keep the documents whose score, in a column that is already there, is good enough.
+
+    Args:
+        filter_fn: A filter, of which only the decision is used, or a function from a value to whether to keep it; or
+            a list of them. A filter never keeps a null; a function is called with ``None``.
+        filter_field: The column that decides; for a list, one for each.
+        invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
+
+    >>> from tamis.stages.base import emissions
+    >>> stage = Filter(lambda stars: stars >= 3, "stars")
+    >>> drop, kept = emissions(stage.process(DocumentBatch({"stars": [1, 5]})))
+    >>> drop.rows.tolist(), drop.reason, kept.data.to_pydict()
+    ([0], 'rejected by <lambda>', {'stars': [5]})
+    """
+
+    filter_fn: FilterOrFunction | list[FilterOrFunction]
+    filter_field: str | list[str]
+    invert: bool | list[bool] = False
+
+    def __post_init__(self) -> None:
+        operations = _operations(self.filter_fn, "Filter(filter_fn=...)")
+        reads = _one_each(self.filter_field, operations, "Filter", "filter_field")
+        invert = _for_each(self.invert, operations, "Filter", "invert")
+        self._steps = [
+            KeepStep(operation, field, None, inverted)
+            for operation, field, inverted in zip(operations, reads, invert, strict=True)
+        ]
+        self.name = _stage_name("Filter", operations)
+
+
+@dataclass(repr=False)
+class ScoreFilter(_FilterStage):
+    """Score each document and keep those whose score is good enough.
+
+    Args:
+        filter_obj: A filter, or a function from a text to whether to keep it; or a list of them.
+        text_field: The column that is scored; for a list, one for all or one for each. A null counts as an empty text.
+        score_field: The column the score is written to, if it is wanted; for a list, one (or ``None``) for each.
+        invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
+
+    >>> from tamis.stages.base import emissions
+    >>> from tamis.stages.text.filters import WordCountFilter
+    >>> stage = ScoreFilter(WordCountFilter(min_words=2), score_field="words")
+    >>> drop, kept = emissions(stage.process(DocumentBatch({"text": ["a", "b c"]})))
+    >>> drop.reason, drop.scores.to_pylist(), kept.data.to_pydict()
+    ('word_count outside 2..100000', [1], {'text': ['b c'], 'words': [2]})
+    """
+
+    filter_obj: FilterOrFunction | list[FilterOrFunction]
+    text_field: str | list[str] = "text"
+    score_field: str | list[str | None] | None = None
+    invert: bool | list[bool] = False
+
+    def __post_init__(self) -> None:
+        operations = _operations(self.filter_obj, "ScoreFilter(filter_obj=...)")
+        reads = _for_each(self.text_field, operations, "ScoreFilter", "text_field")
+        invert = _for_each(self.invert, operations, "ScoreFilter", "invert")
+        writes: Sequence[str | None] = [None] * len(operations)
+        if self.score_field is not None:
+            writes = _one_each(self.score_field, operations, "ScoreFilter", "score_field")
+        self._steps = [
+            ScoreKeepStep(operation, text, score, inverted)
+            for operation, text, score, inverted in zip(operations, reads, writes, invert, strict=True)
+        ]
+        self.name = _stage_name("ScoreFilter", operations)
+
+
+def _operations(given: Any, argument: str) -> list[FilterOrFunction]:
+    operations = list(given) if isinstance(given, list | tuple) else [given]
+    if not operations:
+        raise ValueError(f"{argument}: the list is empty")
+    for operation in operations:
+        check_operation(operation, DocumentFilter, argument)
+    return operations
+
+
+def _one_each(given: T | list[T], operations: list[FilterOrFunction], stage: str, argument: str) -> list[T]:
+    """The argument for each operation: as many as there are operations."""
+    values = list(given) if isinstance(given, list | tuple) else [given]
+    if len(values) != len(operations):
+        raise ValueError(
+            f"{stage}: {len(operations)} of them, {', '.join(map(name_of, operations))}, need as many columns "
+            f"in {argument}, given was {given!r}"
+        )
+    return values
+
+
+def _for_each(given: T | list[T], operations: list[FilterOrFunction], stage: str, argument: str) -> list[T]:
+    """The argument for each operation: one that holds for all, or as many as there are operations."""
+    if isinstance(given, list | tuple):
+        return _one_each(list(given), operations, stage, argument)
+    return [given] * len(operations)
+
+
+def _stage_name(prefix: str, operations: list[FilterOrFunction]) -> str:
+    names = [name_of(operation) for operation in operations]
+    return names[0] if len(names) == 1 else f"{prefix}_chain_of_{'_'.join(names)}"

@@ -1,0 +1,129 @@
+"""What filters and modifiers share: a name, a repr, and two forms that must agree.
+
+The *row form* is a function of one text, what users write by hand. The *column form* does the same to a whole Arrow
+column at once. A class that has both is used in its column form.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.errors import ColumnError, did_you_mean
+
+__all__ = ["TextOperation", "check_operation", "holds_text", "name_of", "read_column", "text_values"]
+
+
+class TextOperation:
+    """The base of filters and modifiers.
+
+    Attributes:
+        name: Shown in plans and reports; the class name when not set.
+    """
+
+    name: str = ""
+
+    def __init__(self) -> None:
+        """Nothing to do: here so that subclasses may call ``super().__init__()``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    @property
+    def _name(self) -> str:
+        """The same as :attr:`name`: under this one, classes that come from NeMo Curator set it."""
+        return self.name
+
+    @_name.setter
+    def _name(self, value: str) -> None:
+        self.name = value
+
+    def _has_column_form(self, row: str, column: str, skeleton: type) -> bool:
+        """Whether a column method is there and speaks for the row method.
+
+        It does not where a subclass brings a row method of its own and inherits the column method.
+        """
+        for base in type(self).__mro__:
+            if base is skeleton or column in base.__dict__ or row in base.__dict__:
+                return base is not skeleton and column in base.__dict__
+        return False
+
+    def __repr__(self) -> str:
+        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+def name_of(operation: TextOperation | Callable[..., Any]) -> str:
+    """The name of a filter, modifier or function.
+
+    >>> name_of(str.upper)
+    'upper'
+    """
+    if isinstance(operation, TextOperation):
+        return operation.name
+    return str(getattr(operation, "__name__", type(operation).__name__))
+
+
+def check_operation(operation: Any, kind: type[TextOperation], argument: str) -> None:
+    """Refuse what is neither an object of the kind nor a function.
+
+    >>> check_operation(TextOperation, TextOperation, "Modify(modifier_fn=...)")
+    Traceback (most recent call last):
+    TypeError: Modify(modifier_fn=...): TextOperation is a class; give an object: TextOperation(...)
+    """
+    if inspect.isclass(operation) and issubclass(operation, TextOperation):
+        raise TypeError(f"{argument}: {operation.__name__} is a class; give an object: {operation.__name__}(...)")
+    if isinstance(operation, TextOperation) and not isinstance(operation, kind):
+        raise TypeError(f"{argument}: {operation!r} is no {kind.__name__}")
+    if not isinstance(operation, kind) and not callable(operation):
+        raise TypeError(f"{argument}: takes a {kind.__name__} or a function, not {operation!r}")
+
+
+def read_column(table: pa.Table, column: str, stage: str) -> pa.ChunkedArray:
+    """A column of a batch, or an error that names the stage and the column that may have been meant.
+
+    >>> read_column(pa.table({"text": ["a"]}), "txt", "word_count")
+    Traceback (most recent call last):
+    tamis.errors.ColumnError: word_count: there is no column 'txt', only text. Did you mean 'text'?
+    """
+    if column not in table.column_names:
+        known = ", ".join(table.column_names) or "none at all"
+        raise ColumnError(
+            f"{stage}: there is no column {column!r}, only {known}.{did_you_mean(column, table.column_names)}"
+        )
+    return table.column(column)
+
+
+def text_values(column: pa.ChunkedArray, column_name: str, stage: str) -> pa.ChunkedArray:
+    """A column as ``string`` or ``large_string``; an error if it holds no text.
+
+    >>> text_values(pa.chunked_array([["a"]]).dictionary_encode(), "text", "word_count").type
+    DataType(string)
+    """
+    values = _value_type(column.type)
+    if pa.types.is_string(values) or pa.types.is_large_string(values):
+        return column if values == column.type else column.cast(values)
+    if holds_text(values):
+        return column.cast(pa.large_string())
+    if pa.types.is_null(values):
+        return column.cast(pa.string())
+    raise TypeError(f"{stage}: works on text, but the column {column_name!r} holds {column.type}")
+
+
+def holds_text(column_type: pa.DataType) -> bool:
+    """Whether a column of this type holds text.
+
+    >>> holds_text(pa.large_string()), holds_text(pa.int64())
+    (True, False)
+    """
+    values = _value_type(column_type)
+    return any(is_it(values) for is_it in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def _value_type(column_type: pa.DataType) -> pa.DataType:
+    return column_type.value_type if pa.types.is_dictionary(column_type) else column_type

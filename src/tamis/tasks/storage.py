@@ -1,0 +1,96 @@
+"""Tasks as files: tables as Arrow IPC, which is read back without a copy, anything else pickled."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from tamis.tasks.base import Task
+from tamis.tasks.document import DocumentBatch
+
+_TASK = b"tamis.task"
+
+
+def write_task(task: Task[Any], path: str) -> int:
+    """Write a task to a local file; return its size in bytes.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     size = write_task(DocumentBatch({"text": ["a"]}, dataset_name="d"), f"{folder}/t")
+    ...     task = read_task(f"{folder}/t")
+    >>> task.dataset_name, task.data.column("text").to_pylist()
+    ('d', ['a'])
+    """
+    if not isinstance(task, DocumentBatch):
+        with Path(path).open("wb") as file:
+            cloudpickle.dump(task, file)
+        return os.path.getsize(path)
+    # Only the table's visible rows are written, also when it is a slice of something larger.
+    schema = task.data.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in task.data.to_batches():
+            writer.write_batch(batch)
+    return os.path.getsize(path)
+
+
+def read_task(path: str) -> Task[Any]:
+    """Read what :func:`write_task` wrote. A table stays in the file until it is used (memory-mapped)."""
+    with Path(path).open("rb") as file:
+        magic = file.read(6)
+        if magic != b"ARROW1":
+            file.seek(0)
+            task: Task[Any] = cloudpickle.load(file)
+            return task
+    with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
+        table = reader.read_all()
+    metadata = dict(table.schema.metadata or {})
+    name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
+    return DocumentBatch(table.replace_schema_metadata(metadata or None), name, task_id, order, extra, perf)
+
+
+def _identity(task: Task[Any]) -> bytes:
+    return pickle.dumps((task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf))
+
+
+def format_order(order: tuple[int, ...]) -> str:
+    """A task's place as part of a file name; names sort as the tasks do.
+
+    >>> format_order((12, 3)), format_order((-4, 7))
+    ('000012-0003', 's04-000007')
+    """
+    if order and order[0] < 0:  # behind a shuffle: the shuffle's number, then the place
+        return f"s{-order[0]:02d}-" + format_order(order[1:])
+    return "-".join(f"{n:06d}" if i == 0 else f"{n:04d}" for i, n in enumerate(order)) or "000000"
+
+
+def parse_order(text: str) -> tuple[int, ...]:
+    """The reverse of :func:`format_order`.
+
+    >>> parse_order("000012-0003"), parse_order("s04-000007")
+    ((12, 3), (-4, 7))
+    """
+    head, _, rest = text.partition("-")
+    if head.startswith("s"):
+        return (-int(head[1:]), *parse_order(rest))
+    return tuple(int(n) for n in text.split("-"))
+
+
+@contextmanager
+def temporary_beside(final: str) -> Iterator[str]:
+    """A private name in the same directory as ``final``; removed if the block raises."""
+    directory, name = os.path.split(final)
+    os.makedirs(directory or ".", exist_ok=True)
+    temporary = os.path.join(directory, f".{name}.{os.urandom(4).hex()}.tmp")
+    try:
+        yield temporary
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
