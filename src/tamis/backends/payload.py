@@ -8,10 +8,8 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
-
 from tamis.tasks import DocumentBatch, Task
-from tamis.tasks.storage import read_task, write_task
+from tamis.tasks.storage import pickled, read_task, write_task
 
 
 @dataclass(slots=True)
@@ -65,9 +63,7 @@ def pack(payload: Any, directory: str) -> Any:
         path = os.path.join(directory, os.urandom(8).hex())
         write_task(payload, path)
         return TaskFile(path)
-    # A class of the user's script is unknown to a worker process: cloudpickle sends it along.
-    known = type(payload).__module__.startswith("tamis.")
-    return pickle.dumps(payload) if known else cloudpickle.dumps(payload)
+    return pickled(payload)
 
 
 def unpack(payload: Any) -> Task[Any]:

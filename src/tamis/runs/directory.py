@@ -21,14 +21,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from tamis.errors import PlanError
 from tamis.runs.ledger import Ledger
 from tamis.runs.stats import RunSummary
 from tamis.stages.emit import Publish
 from tamis.tasks import Task
-from tamis.tasks.storage import read_task
+from tamis.tasks.storage import pickled, read_task
 
 MAX_LISTED = 1000
 """How many output files ``run.json`` names."""
@@ -109,7 +107,7 @@ class RunDirectory:
             if "file" in entry:
                 yield read_task(os.path.join(self.outputs, entry["file"]))
             else:
-                yield pickle.loads(base64.b85decode(entry["task"]))
+                yield pickle.loads(base64.b64decode(entry["task"]))
 
 
 class RunJournal:
@@ -151,9 +149,8 @@ class RunJournal:
         if stored is not None:
             entry["file"] = os.path.basename(stored)
         else:
-            task = envelope.payload
-            pickled = task if isinstance(task, bytes) else cloudpickle.dumps(task)
-            entry["task"] = base64.b85encode(pickled).decode()
+            payload = envelope.payload
+            entry["task"] = base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()
         self._output_log.write(json.dumps(entry) + "\n")
 
     def flush(self) -> None:

@@ -29,9 +29,7 @@ def write_task(task: Task[Any], path: str) -> int:
     ('d', ['a'])
     """
     if not isinstance(task, DocumentBatch):
-        with Path(path).open("wb") as file:
-            cloudpickle.dump(task, file)
-        return os.path.getsize(path)
+        return Path(path).write_bytes(pickled(task))
     # Only the table's visible rows are written, also when it is a slice of something larger.
     schema = task.data.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -46,13 +44,20 @@ def read_task(path: str) -> Task[Any]:
         magic = file.read(6)
         if magic != b"ARROW1":
             file.seek(0)
-            task: Task[Any] = cloudpickle.load(file)
+            task: Task[Any] = pickle.load(file)
             return task
     with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
         table = reader.read_all()
     metadata = dict(table.schema.metadata or {})
     name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
     return DocumentBatch(table.replace_schema_metadata(metadata or None), name, task_id, order, extra, perf)
+
+
+def pickled(task: Task[Any]) -> bytes:
+    """A task as bytes for another process, which may not know a class of the user's script: then that goes along."""
+    known = type(task).__module__.startswith("tamis.")
+    data: bytes = pickle.dumps(task) if known else cloudpickle.dumps(task)
+    return data
 
 
 def _identity(task: Task[Any]) -> bytes:
