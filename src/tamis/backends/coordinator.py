@@ -213,8 +213,17 @@ class Coordinator:
             raise KeyboardInterrupt
         if self._stop.level == 1 and not self._draining:
             self._draining = True
+            for state in self._groups:
+                self._give_back(state)
             if self._watcher:
                 self._watcher.message("Stopping: finishing what is in flight. Press Ctrl-C again to stop at once.")
+
+    def _give_back(self, state: _GroupState) -> None:
+        """Forget tasks that come straight from a source and were not begun."""
+        if all(self._groups[i].group.is_source for i in state.group.inputs):
+            while state.ready:
+                for envelope in state.ready.pop():
+                    self._leave(state, envelope)
 
     def _advance(self) -> None:
         """Feed and dispatch until nothing more can be given out."""
@@ -271,7 +280,9 @@ class Coordinator:
         number, state.fed = state.fed, state.fed + 1
         if not task.order:
             task.order = (-entry.index, number) if state.group.inputs else (number,)
-        task.task_id = digest(task.get_deterministic_id() or number, entry.name)
+        # Behind a barrier the place says it all: what is listed there lies in the run's own directory.
+        content = None if state.group.inputs else task.get_deterministic_id()
+        task.task_id = digest(content or format_order(task.order), entry.name)
         behind = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
         for queue in behind:
             queue.open(source_key(task.order))

@@ -100,7 +100,7 @@ class ProcessSubstrate(ThreadSubstrate):
         )
         self._processes[worker] = process
         assert process.stdin is not None
-        send(process.stdin, pickle.dumps((sys.path, str(worker), gpu_ids, self._places, self._payloads)))
+        send(process.stdin, pickle.dumps((sys.path, sys.argv, str(worker), gpu_ids, self._places, self._payloads)))
         send(process.stdin, self._stages)
         return process
 

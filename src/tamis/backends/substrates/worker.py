@@ -23,7 +23,7 @@ def main() -> None:
     hello, stages = receive(questions), receive(questions)
     if hello is None or stages is None:
         return
-    sys.path, worker_id, gpu_ids, places, payloads = pickle.loads(hello)
+    sys.path, sys.argv, worker_id, gpu_ids, places, payloads = pickle.loads(hello)
     bench = Workbench(pickle.loads(stages), places, worker_id, gpu_ids)
     while (message := receive(questions)) is not None:
         group, tasks = pickle.loads(message)
