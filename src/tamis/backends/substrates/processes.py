@@ -10,20 +10,28 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import queue
 import struct
 import subprocess
 import sys
+from collections import deque
 from typing import IO, Any
 
 import cloudpickle
 
 from tamis.backends.payload import Envelope, pack
-from tamis.backends.runner import GroupSpec, Outcome, Places
+from tamis.backends.runner import GroupSpec, Places
 from tamis.backends.substrates.base import Done, WorkerDied
-from tamis.backends.substrates.threads import Inbox, ThreadSubstrate
+from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
 
 _LENGTH = struct.Struct("<Q")
+
+SENT_AHEAD = 8
+"""How many short assignments are sent to a process before its first answer is awaited."""
+
+SENT_AHEAD_BYTES = 400
+"""A message longer than this is not sent ahead: all that is must fit into any system's pipe, or both sides wait."""
 
 
 def send(pipe: IO[bytes], message: bytes) -> None:
@@ -72,19 +80,24 @@ class ProcessSubstrate(ThreadSubstrate):
 
     def _work(self, worker: int, inbox: Inbox, gpu_ids: tuple[int, ...]) -> None:
         process: subprocess.Popen[bytes] | None = None
-        while True:
-            assignment = inbox.get()
-            if assignment is None:
-                break
-            ticket, group, envelopes = assignment
+        open_ended = True
+        while open_ended:
+            waiting = _take(inbox)
+            if waiting[-1] is None:
+                open_ended = False
+            tickets: deque[int] = deque()
             try:
-                process = process or self._start(worker, gpu_ids)
-                outcome = self._ask(process, group, envelopes)
+                for assignment in waiting:
+                    if assignment is not None:
+                        process = process or self._start(worker, gpu_ids)
+                        self._ask(process, tickets, *assignment)
+                if process is not None:
+                    self._hear_all(process, tickets)
             except (OSError, EOFError) as error:
                 if not self._closing:
-                    self._events.put(WorkerDied(worker, ticket, _cause_of_death(process, error)))
+                    running = tickets[0] if tickets else None
+                    self._events.put(WorkerDied(worker, running, _cause_of_death(process, error)))
                 return
-            self._events.put(Done(ticket, outcome))
         if process is not None:
             _end(process)
 
@@ -104,18 +117,39 @@ class ProcessSubstrate(ThreadSubstrate):
         send(process.stdin, self._stages)
         return process
 
-    def _ask(self, process: subprocess.Popen[bytes], group: int, envelopes: list[Envelope]) -> Outcome:
+    def _ask(
+        self, process: subprocess.Popen[bytes], tickets: deque[int], ticket: int, group: int, envelopes: list[Envelope]
+    ) -> None:
+        """Send an assignment; a long one only when no answer is due, so that both sides never write at once."""
         assert process.stdin is not None
+        for envelope in envelopes:
+            # Packed in place, so that it is freed with the envelope and is there for another try.
+            envelope.payload = pack(envelope.payload, self._payloads)
+        message = pickle.dumps((group, [e.payload for e in envelopes]))
+        if len(message) > SENT_AHEAD_BYTES:
+            self._hear_all(process, tickets)
+        tickets.append(ticket)
+        send(process.stdin, message)
+
+    def _hear_all(self, process: subprocess.Popen[bytes], tickets: deque[int]) -> None:
+        """Wait for the answers to all assignments sent."""
         assert process.stdout is not None
-        payloads = [pack(e.payload, self._payloads) for e in envelopes]
-        for envelope, payload in zip(envelopes, payloads, strict=True):
-            envelope.payload = payload  # so that it is freed with the envelope, and is there for another try
-        send(process.stdin, pickle.dumps((group, payloads)))
-        answer = receive(process.stdout)
-        if answer is None:
-            raise EOFError("it closed its pipe")
-        outcome: Outcome = pickle.loads(answer)
-        return outcome
+        while tickets:
+            answer = receive(process.stdout)
+            if answer is None:
+                raise EOFError("it closed its pipe")
+            self._events.put(Done(tickets.popleft(), pickle.loads(answer)))
+
+
+def _take(inbox: Inbox) -> list[Assignment | None]:
+    """Wait for an assignment and take the ones queued behind it along, up to the end of the inbox or of the work."""
+    taken = [inbox.get()]
+    while taken[-1] is not None and len(taken) < SENT_AHEAD:
+        try:
+            taken.append(inbox.get_nowait())
+        except queue.Empty:
+            break
+    return taken
 
 
 def _pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
