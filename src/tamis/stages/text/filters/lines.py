@@ -15,7 +15,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.kernels.utf8 import WHITE_SPACE, CharacterSet, Pieces, Utf8, ends_with, measure, sentences, sum_of_pieces
+from tamis.kernels.pieces import Pieces, end_with_any, stripped_lines, sum_of_pieces
+from tamis.kernels.utf8 import WHITE_SPACE, CharacterSet, Utf8, measure
 from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter, share
 from tamis.stages.text.filters.words import ELLIPSES
 
@@ -132,13 +133,7 @@ class EllipsisFilter(ThresholdFilter):
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         # No character outside ASCII has one of these letters as its lower case, so it is enough to fold ASCII.
-        def breaks_off(block: Utf8, stripped: Pieces) -> NDArray[np.bool_]:
-            found = np.zeros(len(stripped.starts), np.bool_)
-            for mark in ELLIPSES:
-                found |= ends_with(block, stripped, mark)
-            return found
-
-        return _share_of_sentences(column, breaks_off)
+        return _share_of_sentences(column, lambda block, stripped: end_with_any(block, stripped, ELLIPSES))
 
 
 @dataclass
@@ -240,7 +235,7 @@ def _share_of_sentences(
     """The share of sentences for which something holds, given them with white space stripped."""
 
     def score(block: Utf8) -> NDArray[np.float64]:
-        lines, stripped = sentences(block)
-        return share(sum_of_pieces(holds(block, stripped), lines.counts), lines.counts, 1.0)
+        found = stripped_lines(block)
+        return share(sum_of_pieces(holds(block, found), found.counts), found.counts, 1.0)
 
     return measure(column, score)

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.kernels.utf8 import Pieces, Utf8, first_in_text, measure, paragraphs, sentences, sum_of_pieces
+from tamis.kernels.pieces import Pieces, first_in_text, lines, paragraphs, sum_of_pieces
+from tamis.kernels.utf8 import Utf8, measure
 from tamis.stages.text.filters.base import ThresholdFilter, share
 
 __all__ = [
@@ -49,8 +50,8 @@ class RepeatedLinesFilter(ThresholdFilter):
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         def score(block: Utf8) -> NDArray[np.float64]:
-            lines, _ = sentences(block)
-            return share(sum_of_pieces(first_in_text(block, lines), lines.counts), lines.counts, 0.0)
+            found = lines(block)
+            return share(sum_of_pieces(first_in_text(block, found), found.counts), found.counts, 0.0)
 
         return measure(column, score)
 
@@ -110,7 +111,7 @@ class RepeatedLinesByCharFilter(ThresholdFilter):
         return _share_of_characters(_lines(text))
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, lambda block: _column_share_of_characters(block, sentences(block)[0]))
+        return measure(column, lambda block: _column_share_of_characters(block, lines(block)))
 
 
 @dataclass

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.kernels.utf8 import Pieces, Utf8, equal_to_any, largest_of_pieces, measure, sum_of_pieces, words
+from tamis.kernels.pieces import Pieces, equal_to_any, largest_of_pieces, sum_of_pieces, words
+from tamis.kernels.utf8 import Utf8, measure, word_character_counts, word_counts
 from tamis.stages.text.filters.base import ThresholdFilter, share
 
 __all__ = [
@@ -60,7 +61,7 @@ class WordCountFilter(ThresholdFilter):
         return len(text.split())
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, lambda block: words(block).counts)
+        return measure(column, word_counts)
 
 
 @dataclass
@@ -130,11 +131,7 @@ class MeanWordLengthFilter(ThresholdFilter):
         return sum(lengths) / len(lengths) if lengths else 0.0
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.float64]:
-            found = words(block)
-            return share(sum_of_pieces(found.lengths(block), found.counts), found.counts, 0.0)
-
-        return measure(column, score)
+        return measure(column, lambda block: share(word_character_counts(block), word_counts(block), 0.0))
 
 
 @dataclass

@@ -1,0 +1,162 @@
+"""The stage that runs modifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tamis.stages.base import ProcessingStage
+from tamis.stages.text.forms import check_operation, holds_text, name_of, read_column, text_values
+from tamis.stages.text.modifiers.base import DocumentModifier
+from tamis.tasks import DocumentBatch
+
+__all__ = ["Modify"]
+
+ModifierOrFunction: TypeAlias = DocumentModifier | Callable[..., Any]
+
+
+@dataclass(repr=False)
+class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Change the text of each document.
+
+    A column that comes out as it was is passed on without being copied.
+
+    Args:
+        modifier_fn: A modifier, or a function from a text to a text; or a list of them, applied one after the other.
+        input_fields: The column that is changed. For a list of modifiers: one for all, or a list with one for each.
+            A list of columns for one modifier (in a list of modifiers: a list within the list) makes it a function of
+            several columns, which it is given by name: ``fn(title=..., text=...)``.
+        output_fields: Where the result goes, if not into the same column: one for each modifier. Needed where there
+            are several input columns.
+
+    A null is left a null. Only a function of several columns is called with ``None``.
+
+    >>> (task,) = [Modify(str.upper).process(DocumentBatch({"text": ["a", None]}))]
+    >>> task.data.to_pydict()
+    {'text': ['A', None]}
+    """
+
+    modifier_fn: ModifierOrFunction | list[ModifierOrFunction]
+    input_fields: str | Sequence[str | list[str]] = "text"
+    output_fields: str | list[str | None] | None = None
+
+    def __post_init__(self) -> None:
+        given = self.modifier_fn
+        modifiers = list(given) if isinstance(given, list | tuple) else [given]
+        if not modifiers:
+            raise ValueError("Modify(modifier_fn=...): the list is empty")
+        for modifier in modifiers:
+            check_operation(modifier, DocumentModifier, "Modify(modifier_fn=...)")
+        several = isinstance(given, list | tuple)
+        inputs = _inputs_of_each(self.input_fields, len(modifiers), several)
+        outputs = _outputs_of_each(self.output_fields, len(modifiers))
+        self._steps = [
+            _Step(modifier, reads, _output(modifier, reads, writes))
+            for modifier, reads, writes in zip(modifiers, inputs, outputs, strict=True)
+        ]
+        names = [name_of(modifier) for modifier in modifiers]
+        self.name = names[0] if len(names) == 1 else f"Modify_chain_of_{'_'.join(names)}"
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
+        """Whether every modifier of the stage is in column form."""
+        return all(step.releases_gil for step in self._steps)
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        made: set[str] = set()
+        needed: dict[str, None] = {}
+        for step in self._steps:
+            needed.update(dict.fromkeys(column for column in step.reads if column not in made))
+            made.add(step.writes)
+        return ["data"], list(needed)
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], list(dict.fromkeys(step.writes for step in self._steps))
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        table = task.data
+        for step in self._steps:
+            column = step.run(table, self.name)
+            if step.writes not in table.column_names:
+                table = table.append_column(step.writes, column)
+            elif not _are_equal(column, table.column(step.writes)):
+                table = table.set_column(table.column_names.index(step.writes), step.writes, column)
+        return task if table is task.data else task.with_table(table)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One modifier or function of the stage, with its columns."""
+
+    modifier: ModifierOrFunction
+    reads: list[str]
+    writes: str
+
+    @property
+    def releases_gil(self) -> bool:
+        return isinstance(self.modifier, DocumentModifier) and self.modifier.vectorised and len(self.reads) == 1
+
+    def run(self, table: pa.Table, stage: str) -> pa.ChunkedArray:
+        columns = [read_column(table, name, stage) for name in self.reads]
+        modifier = self.modifier
+        function = modifier.modify_document if isinstance(modifier, DocumentModifier) else modifier
+        if len(columns) > 1:
+            rows = zip(*(column.to_pylist() for column in columns), strict=True)
+            return pa.chunked_array([pa.array([function(**dict(zip(self.reads, row, strict=True))) for row in rows])])
+        (before,) = columns
+        if isinstance(modifier, DocumentModifier) and modifier.modifies_columns:
+            after = modifier.modify_column(text_values(before, self.reads[0], stage))
+        else:
+            values = [None if value is None else function(value) for value in before.to_pylist()]
+            after = pa.chunked_array([pa.array(values)])
+        return _as_before(before, after)
+
+
+def _as_before(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The new column, with the type it had where it holds text; the old one itself if nothing has changed."""
+    if after.type != before.type and holds_text(before.type) and (holds_text(after.type) or after.type == pa.null()):
+        after = after.cast(before.type)
+    return before if _are_equal(after, before) else after
+
+
+def _are_equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    return bool(one.type == other.type and one.equals(other))
+
+
+def _inputs_of_each(given: Any, count: int, several: bool) -> list[list[str]]:
+    """The input columns of each modifier."""
+    if isinstance(given, str):
+        return [[given]] * count
+    given = list(given)
+    if not several and all(isinstance(column, str) for column in given):
+        return [given]
+    if len(given) != count:
+        raise ValueError(
+            f"Modify: {count} modifiers need one entry each in input_fields, given was {given!r}. "
+            "A modifier of several columns takes a list of them as its entry"
+        )
+    return [[entry] if isinstance(entry, str) else list(entry) for entry in given]
+
+
+def _outputs_of_each(given: Any, count: int) -> list[str | None]:
+    """The output column of each modifier, where one is given."""
+    if given is None:
+        return [None] * count
+    outputs = [given] if isinstance(given, str) else list(given)
+    if len(outputs) != count:
+        raise ValueError(f"Modify: {count} modifiers need as many columns in output_fields, given was {given!r}")
+    return outputs
+
+
+def _output(modifier: ModifierOrFunction, reads: list[str], writes: str | None) -> str:
+    if writes is not None:
+        return writes
+    if len(reads) != 1:
+        raise ValueError(
+            f"Modify: {name_of(modifier)} works on several columns, {', '.join(reads)}: "
+            "say in output_fields where the result goes"
+        )
+    return reads[0]
