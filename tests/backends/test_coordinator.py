@@ -22,6 +22,7 @@ from tamis.stages.emit import Publish
 from tamis.stages.resources import Resources
 from tamis.tasks import Task
 from tamis.tasks.base import digest
+from tamis.tasks.storage import format_order
 
 MIB = 2**20
 
@@ -215,7 +216,7 @@ def expected(world: World) -> tuple[Counter[tuple[str, str]], list[tuple[tuple[i
         if vertex.is_source:
             for number in range(vertex.stage.count):  # type: ignore[attr-defined]  # Numbers, see plan()
                 order = (-vertex.index, number) if plan.groups[vertex.index].inputs else (number,)
-                task_id = digest(number, vertex.name)
+                task_id = digest(format_order(order), vertex.name)
                 for target in vertex.edges.values():
                     visit(Envelope(target, task_id, order, 0, MIB, 1, None))
     return done, outputs

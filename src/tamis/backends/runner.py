@@ -15,7 +15,7 @@ from tamis.backends.payload import Envelope, StoredOutput, enclose
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
 from tamis.runs.stats import StageStats
-from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata, emissions
+from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.spill import spill
 from tamis.tasks import DocumentBatch, Task
@@ -95,6 +95,37 @@ class Places:
     outputs: str = ""
 
 
+class _Family:
+    """What one stage makes of one task. Children are numbered; an only child keeps its parent's place."""
+
+    def __init__(self, parent: Task[Any]) -> None:
+        self.parent = parent
+        self.dropped: list[DocumentBatch] = []
+        self._first: tuple[str, Task[Any]] | None = None
+        self._count = 0
+
+    def add(self, port: str, task: Task[Any]) -> Iterator[tuple[str, Task[Any], int | None]]:
+        """A child. The first is held back until it is known whether there are more."""
+        self._count += 1
+        if self._count == 1:
+            self._first = (port, task)
+            return
+        if self._first is not None:
+            yield *self._first, 0
+            self._first = None
+        yield port, task, self._count - 1
+
+    def end(self) -> Iterator[tuple[str, Task[Any], int | None]]:
+        """There are no more children. What was dropped goes together, as the last of them."""
+        if self.dropped:
+            import pyarrow as pa
+
+            rows = pa.concat_tables([d.data for d in self.dropped], promote_options="permissive")
+            yield from self.add(DROPPED, self.dropped[0].with_table(rows))
+        if self._first is not None:
+            yield *self._first, None
+
+
 class GroupRunner:
     """Runs one group in one worker.
 
@@ -151,17 +182,22 @@ class GroupRunner:
         stats.tasks_in += len(tasks)
         stats.bytes_in += sum(t.nbytes for t in tasks)
         rows_before = stats.rows_out + stats.rows_dropped + stats.quarantined
-        results = self._batch(stage, tasks) if len(tasks) > 1 or stage.batch_size > 1 else self._single(stage, tasks[0])
+        results = self._results(stage, tasks)
+        family: _Family | None = None
         while True:
             self._at = vertex
             began = time.perf_counter()
             try:
-                item = next(results)
+                parent, item = next(results)
             except StopIteration:
                 break
             finally:
                 stats.seconds += time.perf_counter() - began
-            self._handle(vertex, stats, *item)
+            if family is None or family.parent is not parent:
+                self._end(vertex, stats, family)
+                family = _Family(parent)
+            self._handle(vertex, stats, family, item)
+        self._end(vertex, stats, family)
         self._count_rows(vertex, stats, tasks, rows_before)
 
     def _count_rows(self, vertex: int, stats: StageStats, tasks: list[Task[Any]], before: int) -> None:
@@ -177,35 +213,25 @@ class GroupRunner:
         else:
             stats.rows_in += accounted
 
-    def _single(self, stage: ProcessingStage[Any, Any], task: Task[Any]) -> Iterator[tuple[Task[Any], int | None, Any]]:
-        """Parent, ordinal (None for the only child) and emission, one at a time."""
-        result = stage.process_batch([task]) if stage.supports_batch_processing() else stage.process(task)
-        if isinstance(result, Task):
-            yield task, None, result
-            return
-        for ordinal, item in enumerate(emissions(result)):
-            yield task, ordinal, item
-
-    def _batch(
+    def _results(
         self, stage: ProcessingStage[Any, Any], tasks: list[Task[Any]]
-    ) -> Iterator[tuple[Task[Any], int | None, Any]]:
-        """As :meth:`_single`, for several tasks at once: as many out as in are taken to be theirs, one by one."""
+    ) -> Iterator[tuple[Task[Any], Emission]]:
+        """What a stage makes of its tasks, one thing at a time, each with the task it was made of."""
         if not stage.supports_batch_processing():
             for task in tasks:
-                yield from self._single(stage, task)
+                for item in emissions(stage.process(task)):
+                    yield task, item
             return
         items = list(emissions(stage.process_batch(tasks)))
-        made = [i for i in items if isinstance(i, Task)]
-        if len(made) == len(items) == len(tasks):
-            for task, item in zip(tasks, items, strict=True):
-                yield task, None, item
+        if len(items) == len(tasks) and all(isinstance(i, Task) for i in items):
+            yield from zip(tasks, items, strict=True)  # as many out as in: each is made of the one in its place
             return
-        first = copy.copy(tasks[0])
-        first.task_id = digest(*(t.task_id for t in tasks))
-        for ordinal, item in enumerate(items):
-            yield first, ordinal, item
+        together = copy.copy(tasks[0])
+        together.task_id = digest(*(t.task_id for t in tasks))
+        for item in items:
+            yield together, item
 
-    def _handle(self, vertex: int, stats: StageStats, parent: Task[Any], ordinal: int | None, item: Any) -> None:
+    def _handle(self, vertex: int, stats: StageStats, family: _Family, item: Emission) -> None:
         if isinstance(item, Publish):
             self._outcome.published.append(item)
             self._no_rows.add(vertex)
@@ -220,14 +246,21 @@ class GroupRunner:
         elif isinstance(item, Drop):
             stats.dropped[item.reason] = stats.dropped.get(item.reason, 0) + len(item.rows)
             if DROPPED in self._spec.edges[vertex]:
-                self._pass_on(vertex, None, DROPPED, parent, ordinal or 0, self._dropped_rows(vertex, item))
-        elif isinstance(item, Emit):
-            self._pass_on(vertex, stats, item.port, parent, ordinal or 0, item.task)
+                family.dropped.append(self._dropped_rows(vertex, item))
         else:
-            self._pass_on(vertex, stats, MAIN, parent, ordinal, item)
+            port, made = (item.port, item.task) if isinstance(item, Emit) else (MAIN, item)
+            for child in family.add(port, made):
+                self._pass_on(vertex, stats, family.parent, *child)
+
+    def _end(self, vertex: int, stats: StageStats, family: _Family | None) -> None:
+        """No more comes of a task: pass on what was held back."""
+        if family is None:
+            return
+        for child in family.end():
+            self._pass_on(vertex, stats, family.parent, *child)
 
     def _pass_on(
-        self, vertex: int, stats: StageStats | None, port: str, parent: Task[Any], ordinal: int | None, made: Task[Any]
+        self, vertex: int, stats: StageStats, parent: Task[Any], port: str, made: Task[Any], ordinal: int | None
     ) -> None:
         """Give a task its identity and send it on its way."""
         target = self._spec.edges[vertex].get(port)
@@ -242,7 +275,7 @@ class GroupRunner:
         child.order = parent.order if ordinal is None else (*parent.order, ordinal)
         child._metadata = child._metadata or dict(parent._metadata)
         child.dataset_name = child.dataset_name or parent.dataset_name
-        if stats is not None:
+        if port != DROPPED:
             stats.tasks_out += 1
             stats.rows_out += child.num_items
             stats.bytes_out += child.nbytes

@@ -1,0 +1,5 @@
+"""The ``tamis`` command."""
+
+from tamis.cli.arguments import main
+
+__all__ = ["main"]

@@ -106,13 +106,17 @@ class Recipe:
     document: Node = field(repr=False)
 
     def to_pipeline(self) -> Pipeline:
-        """Make the pipeline: look up every name and check every parameter."""
+        """Make the pipeline: look up every name and check every parameter.
+
+        >>> load_recipe("stages:\\n  - Route: {by: lang, branches: {}}\\n").to_pipeline()
+        Pipeline('recipe', 1 stages)
+        """
         from tamis.pipeline import Pipeline
 
         return Pipeline(
             name=self.name,
             description=self.description or None,
-            stages=[build_stage(node) for node in self._stage_nodes()],
+            stages=[build_stage(node) for node in _stage_list(self.document)],
         )
 
     def with_settings(self, assignments: Iterable[str]) -> Recipe:
@@ -131,13 +135,6 @@ class Recipe:
         for assignment in assignments:
             _assign(document, assignment)
         return _read(document, self.source, self.name)
-
-    def stage_labels(self) -> list[str]:
-        """The stages as ``--set`` knows them: ``"1 JsonlReader"``, ``"2 ScoreFilter (words)"``."""
-        return [label for label, _ in _labelled(self._stage_nodes())]
-
-    def _stage_nodes(self) -> list[Node]:
-        return _stage_list(self.document)
 
 
 def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
@@ -214,9 +211,11 @@ def _assign(document: Node, assignment: str) -> None:
         if len(steps) < 2:
             raise RecipeError(f"{place}: which parameter of it? Write {steps[0]}.parameter=value")
         target, rest = _stage_parameters(_find_stage(document, steps[0], place), place), steps[1:]
-    for depth, step in enumerate(rest[:-1], 1):
-        target = _step(target, step, place, rest[:depth])
-    _put(target, rest[-1], value, place)
+    for step in rest[:-1]:
+        container, key = _slot(target, step, place)
+        target = container[key] if isinstance(container, list) else container.setdefault(key, Node({}, place))
+    container, key = _slot(target, rest[-1], place)
+    container[key] = value
 
 
 def _find_stage(document: Node, wanted: str, place: str) -> Node:
@@ -240,7 +239,7 @@ def _find_stage(document: Node, wanted: str, place: str) -> Node:
 
 
 def _labelled(nodes: list[Node]) -> list[tuple[str, set[str]]]:
-    """For each stage its label, and the names it can be called by."""
+    """For each stage its label (``2 ScoreFilter (words)``), and the names it can be called by."""
     result = []
     for number, node in enumerate(nodes, 1):
         plain = node.plain()
@@ -273,32 +272,18 @@ def _stage_parameters(node: Node, place: str) -> Node:
     return parameters
 
 
-def _step(node: Node, step: str, place: str, walked: list[str]) -> Node:
-    """One step inside: a key, a number in a list, or, in ``{ClassName: {...}}``, a parameter of the object."""
+def _slot(node: Node, step: str, place: str) -> tuple[Any, Any]:
+    """Where a step leads: a mapping and a key, or a list and an index; in ``{ClassName: {...}}``, into the object."""
     node = _inside_object(node, step)
     if isinstance(node.value, list):
         if not step.isdigit() or not 1 <= int(step) <= len(node.value):
-            raise RecipeError(f"{place}: {'.'.join(walked)}: the list has the numbers 1 to {len(node.value)}")
-        return node.value[int(step) - 1]
+            raise RecipeError(f"{place}: {step!r}: the list has the numbers 1 to {len(node.value)}")
+        return node.value, int(step) - 1
     if node.value is None:
         node.value = {}
     if not isinstance(node.value, dict):
-        raise RecipeError(f"{place}: {'.'.join(walked)}: {node.plain()!r} has no inside")
-    return node.value.setdefault(step, Node({}, place))
-
-
-def _put(node: Node, step: str, value: Node, place: str) -> None:
-    node = _inside_object(node, step)
-    if isinstance(node.value, list):
-        if not step.isdigit() or not 1 <= int(step) <= len(node.value):
-            raise RecipeError(f"{place}: the list has the numbers 1 to {len(node.value)}")
-        node.value[int(step) - 1] = value
-        return
-    if node.value is None:
-        node.value = {}
-    if not isinstance(node.value, dict):
-        raise RecipeError(f"{place}: {node.plain()!r} has no inside")
-    node.value[step] = value
+        raise RecipeError(f"{place}: {node.plain()!r} has no {step!r} inside")
+    return node.value, next((key for key in node.value if str(key) == step), step)
 
 
 def _inside_object(node: Node, step: str) -> Node:

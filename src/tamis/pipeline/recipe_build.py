@@ -54,7 +54,12 @@ _IN_WORDS: Final = {
 
 
 def build_stage(node: Node) -> ProcessingStage[Any, Any]:
-    """Make the stage that a node describes: ``Name``, or ``Name: {parameters}``."""
+    """Make the stage that a node describes: ``Name``, or ``Name: {parameters}``.
+
+    >>> from tamis.pipeline.recipe_nodes import parse_yaml
+    >>> build_stage(parse_yaml("Route: {by: lang, branches: {en: []}}", "recipe.yaml"))
+    Route(by='lang', branches={'en': []}, otherwise=[], name='Route')
+    """
     name, _ = _name_and_parameters(node)
     made = _build_object(node)
     if not isinstance(made, ProcessingStage):

@@ -17,20 +17,20 @@ _LISTED_FILE_BYTES = 200  # what a FileGroup counts for each file it names
 class Step:
     """What became of the rows in one stage.
 
-    A stage counts what it takes and what it hands on; at the ends of a pipeline these are files on one side and rows
-    on the other. A step counts rows on both sides, wherever that can be said.
+    A stage counts what it takes and what it hands on; at the ends of a pipeline, and around a shuffle, these are
+    files on one side and rows on the other. A step counts rows on both sides, wherever that can be said.
 
     Args:
         stage: The counts.
         before: Rows that came to it.
         after: Rows that it kept.
-        of_files: Whether what it handles are files, not rows.
+        counts_rows: Whether that is so: not for a stage that lists files, nor for one that hands nothing on.
     """
 
     stage: StageStats
     before: int
     after: int
-    of_files: bool = False
+    counts_rows: bool = True
 
     @property
     def lost(self) -> int:
@@ -39,8 +39,18 @@ class Step:
 
     @property
     def kept_share(self) -> float | None:
-        """The share of the rows that was kept, 0 to 1; ``None`` where nothing came or files are counted."""
-        return None if self.of_files or not self.before else self.after / self.before
+        """The share of the rows that was kept, 0 to 1; ``None`` where that says nothing."""
+        return self.after / self.before if self.counts_rows and self.before else None
+
+    @property
+    def shown_before(self) -> str:
+        """The rows that came, for a table."""
+        return number(self.before) if self.stage.rows_in or self.counts_rows else _NOTHING
+
+    @property
+    def shown_after(self) -> str:
+        """The rows that were kept, for a table."""
+        return number(self.after) if self.counts_rows else _NOTHING
 
 
 def steps(stages: Sequence[StageStats]) -> list[Step]:
@@ -56,10 +66,15 @@ def steps(stages: Sequence[StageStats]) -> list[Step]:
 
 def _step(stage: StageStats) -> Step:
     lost = stage.rows_dropped + stage.quarantined
-    if stage.rows_out + lost <= stage.rows_in:  # what a writer or a shuffle hands on are not the rows it took
-        return Step(stage, stage.rows_in, stage.rows_in - lost)
-    lists_files = stage.tasks_in == 0 or stage.bytes_out == _LISTED_FILE_BYTES * stage.rows_out
-    return Step(stage, stage.rows_out + lost, stage.rows_out, lists_files)
+    # A source has no input; a stage between it and the reader hands on nothing but names of files.
+    lists_files = stage.tasks_in == 0 or (
+        not stage.files and 0 < stage.bytes_out == _LISTED_FILE_BYTES * stage.rows_out
+    )
+    hands_nothing_on = not stage.rows_out and not stage.files and not lost
+    counts_rows = not lists_files and not hands_nothing_on
+    if stage.rows_out + lost <= stage.rows_in:  # what a writer hands on are not the rows it took
+        return Step(stage, stage.rows_in, stage.rows_in - lost, counts_rows)
+    return Step(stage, stage.rows_out + lost, stage.rows_out, counts_rows)
 
 
 def rows_read(stages: Sequence[StageStats]) -> int:
@@ -70,7 +85,7 @@ def rows_read(stages: Sequence[StageStats]) -> int:
     >>> rows_read([listing, reader])
     100
     """
-    return next((step.before for step in steps(stages) if step.before and not step.of_files), 0)
+    return next((step.before for step in steps(stages) if step.before and step.counts_rows), 0)
 
 
 def number(count: float) -> str:

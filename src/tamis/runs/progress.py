@@ -251,7 +251,7 @@ def live_view(snapshot: Snapshot, speeds: Speeds) -> RenderableType:
     head.add_row(bar, Text(" | ".join(line), style=_STATES.get(snapshot.state, ""), no_wrap=True, overflow="ellipsis"))
 
     table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-    table.add_column("stage", overflow="ellipsis", no_wrap=True, max_width=36)
+    table.add_column("stage", max_width=36)  # the one that shrinks on a narrow terminal
     for name in ("tasks", "rows in", "", "out", "kept", "rows/s", "MB/s"):
         table.add_column(name, justify="right", no_wrap=True)
     for index, step in enumerate(figures.steps(snapshot.stages)):
@@ -260,11 +260,11 @@ def live_view(snapshot: Snapshot, speeds: Speeds) -> RenderableType:
             (rows, nbytes), seconds = _through(stage), snapshot.elapsed_s
         share = step.kept_share
         table.add_row(
-            Text(stage.name),
+            Text(stage.name, no_wrap=True, overflow="ellipsis"),
             figures.number(stage.tasks_in),
-            figures.number(stage.rows_in),
+            step.shown_before,
             "\N{RIGHTWARDS ARROW}",
-            figures.number(stage.rows_out),
+            step.shown_after,
             Text(figures.percent(share), style="yellow" if share is not None and share < 1 else "dim"),
             figures.rate(rows, seconds),
             figures.rate(nbytes / 1e6, seconds),

@@ -50,6 +50,11 @@ def load_summary(run_dir: str | Path) -> RunSummary:
 
     Raises:
         DataError: There is none, or it is not what a run writes.
+
+    >>> load_summary("no-such-run")
+    Traceback (most recent call last):
+    tamis.errors.DataError: no-such-run: this is no run directory: it has no run.json
+      A run directory is what 'tamis run' names at its end.
     """
     path = Path(run_dir) / "run.json"
     try:
@@ -62,7 +67,14 @@ def load_summary(run_dir: str | Path) -> RunSummary:
 
 
 def write_report(run_dir: str | Path) -> Path:
-    """Write ``report.html`` into a run directory, from its ``run.json`` and its quarantine. Returns its path."""
+    """Write ``report.html`` into a run directory, from its ``run.json`` and its quarantine. Returns its path.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "run.json").write_text(json.dumps(RunSummary("p").to_dict()))
+    ...     write_report(folder).name
+    'report.html'
+    """
     summary = load_summary(run_dir)
     if not summary.quarantine:
         summary.quarantine = list(_quarantined(Path(run_dir) / "quarantine"))
@@ -101,8 +113,8 @@ def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False)
         stage = step.stage
         table.add_row(
             Text(visible(stage.name), style="bold"),
-            figures.number(stage.rows_in),
-            figures.number(stage.rows_out),
+            step.shown_before,
+            step.shown_after,
             figures.percent(step.kept_share),
             figures.duration(stage.seconds),
         )

@@ -60,14 +60,15 @@ def tiles(summary: RunSummary) -> str:
     """The figures at the head of the page."""
     steps = figures.steps(summary.stages)
     rows, lost = figures.rows_read(summary.stages), _lost(steps)
-    rows_out = summary.output_rows if summary.output_files else steps[-1].after if steps else 0
-    read_bytes = next((s.stage.bytes_out for s in steps if s.before and not s.of_files), 0)
+    kept = figures.number(rows - lost) if lost <= rows else figures.percent(None)
+    read_bytes = next((s.stage.bytes_out for s in steps if s.before and s.counts_rows), 0)
     quarantined = sum(step.stage.quarantined for step in steps)
+    written = f"{figures.number(summary.output_rows)} rows in {_files(summary.output_files)}"
     shown = [
         ("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
-        ("Rows out", figures.number(rows_out), f"{_files(summary.output_files)}, {figures.size(summary.output_bytes)}"),
-        ("Kept", figures.percent(_kept_share(rows, lost)), f"{figures.number(lost - quarantined)} dropped"),
-        ("Quarantined", figures.number(quarantined), "could not be read or worked on" if quarantined else ""),
+        ("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
+        ("Dropped", figures.number(lost - quarantined), f"and {figures.number(quarantined)} quarantined"),
+        ("Written", figures.size(summary.output_bytes), written),
         ("Time", figures.duration(summary.seconds), _moment(summary.started)),
         ("Rows/s", figures.rate(rows, summary.seconds), f"{figures.rate(read_bytes / 1e6, summary.seconds)} MB/s"),
     ]
@@ -80,7 +81,7 @@ def tiles(summary: RunSummary) -> str:
 
 def _funnel(steps: Sequence[Step]) -> str:
     """The rows through the stages: each band narrows by what the stage lost."""
-    shown = [step for step in steps if step.before and not step.of_files]
+    shown = [step for step in steps if step.before and step.counts_rows]
     if not shown:
         return ""
     height, gap, width, left, right = 30, 8, 1000, 250, 700
@@ -128,8 +129,8 @@ def _stages(steps: Sequence[Step]) -> str:
         through = max(stage.bytes_in, stage.bytes_out) / 1e6
         cells = [
             f'<td class="name">{escaped(stage.name)}</td>',
-            _cell(figures.number(stage.rows_in), stage.rows_in),
-            _cell(figures.number(stage.rows_out), stage.rows_out),
+            _cell(step.shown_before, step.before),
+            _cell(step.shown_after, step.after),
             _cell(figures.number(step.lost) if step.lost else "", step.lost, "loss"),
             _cell(figures.percent(step.kept_share), step.kept_share if step.kept_share is not None else -1),
             _cell(figures.duration(stage.seconds), stage.seconds),

@@ -1,0 +1,136 @@
+"""The arguments of the ``tamis`` command, and what becomes of errors.
+
+Each command lives in a module of its own, imported when it is called: ``tamis --version`` must not wait for Arrow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import tamis
+from tamis.cli.output import complain
+from tamis.errors import RunInterrupted, TamisError
+
+__all__ = ["main", "parser"]
+
+FAILED: Final = 1
+"""Exit status after an error of ours; the same as Python's after any other."""
+
+MISUSED: Final = 2
+"""Exit status when the command line itself is wrong, or names something that does not exist."""
+
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the ``tamis`` command.
+
+    Args:
+        argv: The arguments; those of the process by default.
+
+    Returns:
+        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 130 after Ctrl-C.
+
+    >>> main(["plan", "no-such-file.yaml"])
+    1
+    """
+    everything = parser()
+    arguments = everything.parse_args(argv)
+    if arguments.module is None:
+        everything.print_help(sys.stderr)
+        return MISUSED
+    command = importlib.import_module(f"tamis.cli.{arguments.module}")
+    try:
+        status: int = command.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (TamisError, KeyboardInterrupt) as error:
+        if "debug" in arguments:
+            raise
+        complain(str(error) or "interrupted", getattr(error, "__notes__", ()))
+        return INTERRUPTED if isinstance(error, RunInterrupted | KeyboardInterrupt) else FAILED
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says where help is when the arguments are wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        complain(message, [f"  {self.prog} --help says more"])
+        self.exit(MISUSED)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    shared = _Parser(add_help=False)
+    shared.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks of errors")
+    top = _Parser(prog="tamis", description="A fine sieve for training data.", parents=[shared])
+    top.add_argument("--version", action="version", version=f"tamis {tamis.__version__}")
+    top.set_defaults(module=None)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, module: str, summary: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=summary, description=summary, parents=[shared])
+        made.set_defaults(module=module)
+        return made
+
+    _add_run(command("run", "run", "Run a recipe."))
+    _add_recipe(command("plan", "plan", "Check a recipe and show what would run; nothing is run."))
+    _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
+    _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
+    _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
+    _add_report(command("report", "report", "Show what a run kept and dropped, and write its report anew."))
+    return top
+
+
+def _add_recipe(command: argparse.ArgumentParser) -> None:
+    command.add_argument("recipe", metavar="RECIPE", help="a recipe, as a YAML file")
+    command.add_argument(
+        "--set",
+        dest="settings",
+        metavar="STAGE.PARAM=VALUE",
+        action="append",
+        default=[],
+        help="replace a value of the recipe: the stage by name, class or number from 1; may be given several times",
+    )
+    command.add_argument("--executor", metavar="NAME", help="who runs it: local, or package.module:Class")
+    command.add_argument("--workers", metavar="N", type=int, help="workers to use; 0 runs all in one process")
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
+    _add_recipe(command)
+    command.add_argument("--run-dir", metavar="DIR", help="directory for what the run remembers")
+    command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
+    command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
+    command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")
+    command.add_argument(
+        "--progress", choices=("auto", "live", "plain", "off"), default="auto", help="what to show meanwhile"
+    )
+
+
+def _add_quickstart(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--output", metavar="DIR", default="tamis-quickstart", help="where to write (%(default)s)")
+    command.add_argument("--workers", metavar="N", type=int, help="workers to use")
+    command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
+
+
+def _add_stages(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", nargs="?", help="show one: its parameters, types and defaults")
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_doctor(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_report(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_dir", metavar="RUN_DIR", help="the run's directory")
+    command.add_argument("--open", action="store_true", help="open the report in a browser")

@@ -1,0 +1,22 @@
+"""``tamis quickstart``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tamis.cli.output import terminal_width, write
+
+__all__ = ["run"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Curate the sample that comes with tamis, and show what was kept."""
+    from tamis.quickstart import run_quickstart
+    from tamis.runs.report import summary_table
+
+    result = run_quickstart(output=arguments.output, workers=arguments.workers, quiet=arguments.quiet)
+    if not arguments.quiet:
+        write(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
+        write(f"report: {result.run_dir}/report.html")
+    return 0

@@ -1,0 +1,193 @@
+"""Imports of ``nemo_curator`` led to tamis: a finder at the head of ``sys.meta_path`` while compat is active."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tamis
+from tamis.compat import places
+from tamis.compat.hints import hint_for
+from tamis.errors import TamisError
+
+__all__ = ["NotInTamisError", "activate", "deactivate"]
+
+PEER = "nemo_curator"
+
+_FOR_WORKERS = str(Path(__file__).parent / "for_workers")
+"""A directory with a module of the peer's name: worker processes get the driver's ``sys.path``, not its finders."""
+
+
+class NotInTamisError(TamisError, ImportError):
+    """A script asks for a module or a name of the peer's that tamis does not have."""
+
+
+class Alias(ModuleType):
+    """Stands for a module of the peer's. Its names are those of the tamis modules behind it: the very same objects."""
+
+    def __init__(self, name: str, behind: Sequence[ModuleType]) -> None:
+        super().__init__(name, f"{name}, on tamis: {', '.join(m.__name__ for m in behind) or 'nothing of its own'}.")
+        self._behind = tuple(behind)
+        self.__all__ = public_names(behind)
+
+    def __getattr__(self, name: str) -> Any:
+        # Modules are left to the import system, which asks the finder: so they are aliases as well.
+        if not name.startswith("__"):
+            own_name = places.NAMES.get((_without_package(self.__name__), name), name)
+            for module in self._behind:
+                if hasattr(module, own_name) and not _is_our_module(found := getattr(module, own_name)):
+                    return found
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} on tamis", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *self.__all__})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)
+
+
+class Finder(MetaPathFinder, Loader):
+    """Finds modules of the peer's in tamis, and refuses with advice what is not there.
+
+    Args:
+        hidden: Modules of a real ``nemo_curator`` that were imported before.
+    """
+
+    def __init__(self, hidden: dict[str, ModuleType]) -> None:
+        self.hidden = hidden
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not _is_peers(fullname):
+            return None
+        behind = modules_behind(fullname)
+        if not behind and not places.is_only_a_parent(_without_package(fullname)):
+            raise NotInTamisError(refusal(fullname))
+        # Every module is a package: then `from module import name` asks here about a name that is not there.
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Alias(spec.name, modules_behind(spec.name))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+def activate() -> None:
+    """Let ``import nemo_curator`` mean tamis, in this process and in the workers it starts.
+
+    A real ``nemo_curator`` that is installed is hidden meanwhile, and a warning says so. Calling it again does nothing.
+    """
+    if _active() is not None:
+        return
+    hidden = _take_out_modules()
+    real = importlib.util.find_spec(PEER)
+    if real is not None and not str(real.origin).startswith(_FOR_WORKERS):
+        warnings.warn(
+            f"{PEER} is installed ({real.origin}); in this process and its workers the name now means tamis "
+            f"{tamis.__version__}, until tamis.compat.deactivate()",
+            stacklevel=2,
+        )
+    sys.meta_path.insert(0, Finder(hidden))
+    sys.path.insert(0, _FOR_WORKERS)
+
+
+def deactivate() -> None:
+    """Undo :func:`activate`: ``nemo_curator`` is again what it was before, or nothing."""
+    finder = _active()
+    if finder is None:
+        return
+    sys.meta_path.remove(finder)
+    if _FOR_WORKERS in sys.path:
+        sys.path.remove(_FOR_WORKERS)
+    _take_out_modules()
+    sys.modules.update(finder.hidden)
+
+
+def modules_behind(fullname: str) -> list[ModuleType]:
+    """The tamis modules that have the names of a module of the peer's."""
+    names = [name for name in places.candidates(_without_package(fullname)) if _exists(name)]
+    return [importlib.import_module(name) for name in dict.fromkeys(names)]
+
+
+def public_names(modules: Iterable[ModuleType]) -> list[str]:
+    """What some modules offer together."""
+    offered = (getattr(m, "__all__", None) or [n for n in vars(m) if not n.startswith("_")] for m in modules)
+    return sorted({name for names in offered for name in names})
+
+
+def refusal(fullname: str) -> str:
+    """Say that tamis does not have something of the peer's, and what to use instead."""
+    return f"{fullname} is not in tamis {tamis.__version__}. {_advice(fullname)}"
+
+
+def _advice(fullname: str) -> str:
+    from tamis.stages.registry import catalogue  # imports every stage: only for a message
+
+    parent, _, name = fullname.rpartition(".")
+    known = catalogue()
+    if name in known:
+        return f"Import it from its place in tamis: from {_home(known[name].cls)} import {name}"
+    hint = hint_for(_without_package(fullname))
+    if hint:
+        return hint
+    behind = modules_behind(parent)
+    there = [*public_names(behind), *_submodules(behind)]
+    # Stricter than elsewhere: what a script asks for is more often a thing we lack than a misspelt one.
+    close = difflib.get_close_matches(name, [*there, *known], n=1, cutoff=0.8)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    names = f"{parent} has {', '.join(sorted(set(there)))}; " if there and parent != PEER else ""
+    return f"{names}`tamis stages` lists the stages there are"
+
+
+def _home(cls: type) -> str:
+    """The shortest module path below ``tamis`` from which a class can be imported."""
+    parts = cls.__module__.split(".")
+    for length in range(2, len(parts)):
+        package = ".".join(parts[:length])
+        if getattr(importlib.import_module(package), cls.__name__, None) is cls:
+            return package
+    return cls.__module__
+
+
+def _submodules(modules: Iterable[ModuleType]) -> list[str]:
+    return [found.name for m in modules for found in pkgutil.iter_modules(getattr(m, "__path__", []))]
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # what should be its package is not there, or is no package
+        return False
+
+
+def _is_our_module(thing: object) -> bool:
+    return isinstance(thing, ModuleType) and thing.__name__.startswith("tamis.")
+
+
+def _active() -> Finder | None:
+    return next((f for f in sys.meta_path if isinstance(f, Finder)), None)
+
+
+def _take_out_modules() -> dict[str, ModuleType]:
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if _is_peers(name)}
+
+
+def _is_peers(fullname: str) -> bool:
+    return fullname == PEER or fullname.startswith(f"{PEER}.")
+
+
+def _without_package(fullname: str) -> str:
+    return fullname.partition(".")[2]

@@ -1,0 +1,163 @@
+"""What to use instead of what tamis does not have. A hint is only read when the name really is not there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_EXECUTORS: Final = (
+    "XennaExecutor, RayDataExecutor, RayActorPoolExecutor and RayClient come with tamis[ray], which is not released "
+    "yet. Leave the executor out, pipeline.run(), or give tamis.backends.local.LocalExecutor(): the same stages run "
+    "on this machine, no cluster has to be started or stopped"
+)
+_EXACT: Final = (
+    "In place of ExactDeduplicationWorkflow put the stage tamis.stages.deduplication.exact.ExactDeduplication into "
+    "the pipeline: it removes the duplicates in the same run"
+)
+_OTHER_DEDUPLICATION: Final = (
+    "Of deduplication there is only the exact kind so far: the stage "
+    "tamis.stages.deduplication.exact.ExactDeduplication"
+)
+_NO_REMOVAL: Final = (
+    "No second run is needed to remove duplicates: tamis.stages.deduplication.exact.ExactDeduplication drops them "
+    "where it stands in the pipeline"
+)
+_CLASSIFIERS: Final = (
+    "Stages with models (classifiers, embedders) are not built yet. A model of your own runs in a ProcessingStage: "
+    "load it in setup(), use it in process_batch()"
+)
+_FILTER: Final = (
+    "This filter is not built yet. One of your own is a tamis.stages.text.filters.DocumentFilter with score_document() "
+    "and keep_document(), run by ScoreFilter"
+)
+_FUNCTION: Final = (
+    "This stage is not built yet. What it does to a batch fits into a function with the decorator "
+    "tamis.stages.function_definitions.processing_stage"
+)
+_FORMAT: Final = (
+    "This format is not built yet. tamis.stages.io reads and writes JSON lines, Parquet, CSV and plain text"
+)
+_DOWNLOAD: Final = (
+    "Download and extraction stages are not built yet. Fetch the files first and begin with a reader of tamis.stages.io"
+)
+_MODALITIES: Final = (
+    "Stages and tasks for images, audio and video are not built yet; text is. A task type of your own is a dataclass "
+    "that extends tamis.tasks.Task"
+)
+_SYNTHETIC: Final = "Stages that call a language model are not built yet"
+_SETTLED: Final = "The run takes care of it; a pipeline has nothing to set"
+_DASK: Final = (
+    "This is the interface from before version 1.0, when NeMo Curator ran on Dask: functions over a whole dataset. "
+    "Write the steps as the stages of a tamis.pipeline.Pipeline"
+)
+_METRICS: Final = (
+    "What each stage did is in the result of run(): result.stages, and with everything else in the run directory's "
+    "run.json and report.html"
+)
+
+NAMES: Final[dict[str, str]] = {
+    "XennaExecutor": _EXECUTORS,
+    "RayDataExecutor": _EXECUTORS,
+    "RayActorPoolExecutor": _EXECUTORS,
+    "RayClient": _EXECUTORS,
+    "SlurmRayClient": _EXECUTORS,
+    "BaseExecutor": "What an executor has to do is in tamis.backends.base.Executor",
+    "ExactDeduplicationWorkflow": _EXACT,
+    "FuzzyDeduplicationWorkflow": _OTHER_DEDUPLICATION,
+    "SemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
+    "TextSemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
+    "TextDuplicatesRemovalWorkflow": _NO_REMOVAL,
+    "FastTextLangId": _FILTER,
+    "FastTextQualityFilter": _FILTER,
+    "HistogramFilter": _FILTER,
+    "PornographicUrlsFilter": _FILTER,
+    "RepeatingDuplicateNGramsFilter": _FILTER,
+    "RepeatingTopNGramsFilter": _FILTER,
+    "TokenCountFilter": _FILTER,
+    "WordsWithoutAlphabetsFilter": _FILTER,
+    "AddId": _FUNCTION,
+    "DocumentJoiner": _FUNCTION,
+    "DocumentSplitter": _FUNCTION,
+    "LanceReader": _FORMAT,
+    "LanceWriter": _FORMAT,
+    "MegatronTokenizerWriter": _FORMAT,
+    "ClientPartitioningStage": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
+    "FailedTask": "A stage that cannot do a task raises; one that leaves it out returns None",
+    "NoneTask": "A stage that leaves a task out returns None",
+    "ImageBatch": _MODALITIES,
+    "ImageObject": _MODALITIES,
+    "AudioTask": _MODALITIES,
+    "AudioBatch": _MODALITIES,
+    "VideoTask": _MODALITIES,
+    "InterleavedBatch": _MODALITIES,
+    "TaskPerfUtils": _METRICS,
+    "DocumentDataset": _DASK,
+    "Sequential": _DASK,
+    "get_client": _DASK,
+}
+"""Hints for single names, whatever module they are asked of."""
+
+MODULES: Final[dict[str, str]] = {
+    "backends.experimental": _EXECUTORS,
+    "backends.ray_actor_pool": _EXECUTORS,
+    "backends.ray_data": _EXECUTORS,
+    "backends.xenna": _EXECUTORS,
+    "core": _EXECUTORS,
+    "core.serve": _SYNTHETIC,
+    "datasets": _DASK,
+    "eval": _SYNTHETIC,
+    "image": _DASK,
+    "metrics": _METRICS,
+    "models": _CLASSIFIERS,
+    "modules": _DASK,
+    "pipeline.workflow": _OTHER_DEDUPLICATION,
+    "stages.audio": _MODALITIES,
+    "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
+    "stages.deduplication.exact.workflow": _EXACT,
+    "stages.deduplication.fuzzy": _OTHER_DEDUPLICATION,
+    "stages.deduplication.id_generator": _SETTLED,
+    "stages.deduplication.semantic": _OTHER_DEDUPLICATION,
+    "stages.image": _MODALITIES,
+    "stages.interleaved": _MODALITIES,
+    "stages.math": _SYNTHETIC,
+    "stages.synthetic": _SYNTHETIC,
+    "stages.text.classifiers": _CLASSIFIERS,
+    "stages.text.deduplication": _NO_REMOVAL,
+    "stages.text.download": _DOWNLOAD,
+    "stages.text.embedders": _CLASSIFIERS,
+    "stages.text.experimental": _SYNTHETIC,
+    "stages.text.filters.fasttext": _FILTER,
+    "stages.text.filters.heuristic.code": _FILTER,
+    "stages.text.filters.histogram": _FILTER,
+    "stages.text.filters.token": _FILTER,
+    "stages.text.io.reader.lance": _FORMAT,
+    "stages.text.io.writer.lance": _FORMAT,
+    "stages.text.io.writer.megatron_tokenizer": _FORMAT,
+    "stages.text.models": _CLASSIFIERS,
+    "stages.text.modules.add_id": _FUNCTION,
+    "stages.text.modules.joiner": _FUNCTION,
+    "stages.text.modules.splitter": _FUNCTION,
+    "stages.video": _MODALITIES,
+    "tasks.image": _MODALITIES,
+    "tasks.utils": _METRICS,
+    "tasks.video": _MODALITIES,
+    "utils.distributed_utils": _DASK,
+}
+"""Hints for modules and everything below them, without the package's name."""
+
+
+def hint_for(module: str) -> str:
+    """The hint for a module, or a name in a module, given without the package's name; empty when there is none.
+
+    >>> hint_for("core.client.RayClient").partition(",")[0]
+    'XennaExecutor'
+    >>> hint_for("stages.video.io.video_reader") == hint_for("stages.video")
+    True
+    """
+    parts = module.split(".")
+    if parts[-1] in NAMES:
+        return NAMES[parts[-1]]
+    for length in range(len(parts), 0, -1):
+        found = MODULES.get(".".join(parts[:length]))
+        if found:
+            return found
+    return ""

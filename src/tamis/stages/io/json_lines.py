@@ -1,0 +1,421 @@
+"""Parse a block of JSON lines into an Arrow table without losing or changing a value.
+
+Polars parses fastest when it is told the columns, so they are guessed from the first rows. A guess can be wrong in
+ways that Polars does not report: it leaves out keys it does not know, takes the first of two equal keys, and turns a
+number in a text column into text. So the block's bytes are counted independently, and a table is only trusted when it
+accounts for every key and every string in them. What fails that test, and what Polars refuses, is parsed line by line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["BrokenLine", "Census", "common_keys", "parse_json_lines"]
+
+_GUESS_ROWS = 100
+_CHUNK_BYTES = 2**18
+_QUOTE, _BACKSLASH, _COLON, _NULL, _BRACKET = 0x22, 0x5C, 0x3A, 0x6E, 0x5B
+_IS_SPACE = np.zeros(256, dtype=bool)
+_ESCAPE = int.from_bytes(rb"\u", "little")
+_NOTHING = np.zeros(4, dtype=np.int64)
+_IS_SPACE[[0x20, 0x09, 0x0D]] = True
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+_DEEPEST = 30
+"""Levels of nesting that are kept as such; what is deeper becomes JSON text. Arrow's own interchange stops at 64."""
+
+
+@dataclass(frozen=True)
+class BrokenLine:
+    """A line that is no JSON object.
+
+    Args:
+        start: Its first byte in the block.
+        stop: One past its last byte.
+        reason: What is wrong with it.
+    """
+
+    start: int
+    stop: int
+    reason: str
+
+
+def parse_json_lines(data: bytes, fields: Sequence[str] | None = None) -> tuple[pa.Table, list[BrokenLine]]:
+    """Parse a block of lines, one JSON object each.
+
+    Args:
+        data: The lines.
+        fields: The keys to keep, in this order; all of them when not given. A key that no line has is a null column.
+
+    Returns:
+        The rows, and the lines that could not be parsed.
+
+    >>> table, broken = parse_json_lines(b'{"a": 1}\\n{"a": 2, "b": "x"}\\noops\\n')
+    >>> table.to_pylist(), broken[0].reason
+    ([{'a': 1, 'b': None}, {'a': 2, 'b': 'x'}], 'Expecting value at column 1')
+    """
+    table = _parse_fast(data, fields)
+    broken: list[BrokenLine] = []
+    if table is None:
+        rows, lines, broken = _parse_lines(data)
+        if broken and lines:
+            table = _parse_fast(b"\n".join(lines), fields)
+        if table is None:
+            table = _table_of(rows)
+    return select(table, fields), broken
+
+
+def select(table: pa.Table, fields: Sequence[str] | None) -> pa.Table:
+    """Choose columns by name; one that is not there becomes a null column."""
+    if fields is None:
+        return table
+    there = set(table.column_names)
+    columns = [table.column(f) if f in there else pa.nulls(table.num_rows) for f in fields]
+    return pa.table(columns, names=list(fields)) if fields else table.select([])
+
+
+def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
+    """Parse with Polars; ``None`` when the result does not account for every byte that matters."""
+    import polars as pl
+
+    if not data or data.isspace():
+        return pa.table({})
+    # Polars turns half of a surrogate pair into a NUL character instead of refusing it.
+    if _has_lone_surrogate(data):
+        return None
+    errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
+    if fields is not None:
+        table = _parse_chosen(data, fields, errors)
+        if table is not None:
+            return table
+    census = Census.of(data)
+    for guess_rows in (_GUESS_ROWS, None):
+        try:
+            table = _as_arrow(pl.read_ndjson(data, infer_schema_length=guess_rows))
+        except errors:
+            continue
+        # Without a single key Polars takes any line for a row.
+        if table.num_columns and census is not None and census.agrees(table, data):
+            return table.select(_in_order(data, table.column_names))
+    return None
+
+
+def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseException], ...]) -> pa.Table | None:
+    """Parse only some keys. Possible when all of them are in the first rows and none is nested."""
+    import polars as pl
+
+    try:
+        guess = pl.read_ndjson(data, infer_schema_length=_GUESS_ROWS, n_rows=_GUESS_ROWS).schema
+        if not all(f in guess and not guess[f].is_nested() for f in fields):
+            return None
+        table = _as_arrow(pl.read_ndjson(data, schema={f: guess[f] for f in fields}))
+    except errors:
+        return None
+    census = Census.of(data, [json.dumps(f, ensure_ascii=False)[1:-1].encode() for f in fields])
+    return table if census is not None and census.agrees(table, data) else None
+
+
+def _has_lone_surrogate(data: bytes) -> bool:
+    r"""Whether some ``\ud83d`` is not followed by its other half."""
+    characters = np.frombuffer(data, dtype=np.uint8)
+    for start in range(0, len(data) - 5, _CHUNK_BYTES):
+        for odd in (start, start + 1):
+            # Two bytes at a time: four times as fast as a search for the two characters.
+            pairs = np.frombuffer(data, dtype="<u2", count=min(_CHUNK_BYTES, len(data) - odd) // 2, offset=odd)
+            escapes = np.flatnonzero(pairs == _ESCAPE) * 2 + odd
+            escapes = escapes[escapes < len(data) - 5]
+            for at in escapes[(characters[escapes + 2] | 0x20) == ord("d")]:
+                before = data[max(0, at - 64) : at]
+                if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0 and _LONE_SURROGATE.match(data, at):
+                    return True
+    return False
+
+
+def _in_order(data: bytes, names: list[str]) -> list[str]:
+    """Names in the order in which they appear first: Polars has an order of its own."""
+    first_line = data[: _line_end(data, 0)]
+    places = {}
+    for name in names:
+        key = json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        at = first_line.find(key)
+        places[name] = data.find(key) % (len(data) + 1) if at < 0 else at  # not found: last
+    return sorted(names, key=places.__getitem__)
+
+
+def _as_arrow(frame: Any) -> pa.Table:
+    """A Polars frame as Arrow. Integers beyond 64 bits with a sign get 64 without; Arrow has no wider ones."""
+    import polars as pl
+
+    if "\\x00" in repr(frame.schema):
+        raise pa.ArrowInvalid("Arrow's interface cannot name a column with a NUL character")
+    wide = [name for name, kind in frame.schema.items() if str(kind) == "Int128"]
+    if wide:
+        frame = frame.with_columns(pl.col(wide).cast(pl.UInt64))
+    return frame.to_arrow()
+
+
+@dataclass(frozen=True)
+class Census:
+    """What the bytes of some valid JSON lines hold, counted without parsing them.
+
+    Args:
+        keys: Keys, at any depth.
+        nulls: Keys whose value is null.
+        strings: Strings that are values, at any depth. (With chosen names: values of those keys.)
+        lists: Keys whose value is a list.
+    """
+
+    keys: int
+    nulls: int
+    strings: int
+    lists: int
+
+    @classmethod
+    def of(cls, data: bytes, names: Sequence[bytes] | None = None) -> Census | None:
+        """Count a block, or only the keys with these names in it; ``None`` for a block that cannot be valid.
+
+        Every quote that is not escaped opens or closes a string, in turn. A string is a key when a colon follows.
+
+        >>> Census.of(b'{"a": {"b": null}, "c": ["x", "y"]}\\n')
+        Census(keys=3, nulls=1, strings=2, lists=1)
+        """
+        keys = nulls = strings = lists = 0
+        for chunk in _chunks(data):
+            quotes = _unescaped_quotes(chunk)
+            if len(quotes) % 2:
+                return None
+            opening, closing = quotes[0::2], quotes[1::2]
+            follows = _skip_space(chunk, closing + 1)
+            is_key = chunk[follows] == _COLON
+            if names is None:
+                strings += len(closing) - int(np.count_nonzero(is_key))
+            else:
+                is_key &= _is_named(chunk, opening, closing, names)
+            value = chunk[_skip_space(chunk, follows[is_key] + 1)]
+            keys += len(value)
+            nulls += int(np.count_nonzero(value == _NULL))
+            lists += int(np.count_nonzero(value == _BRACKET))
+            if names is not None:
+                strings += int(np.count_nonzero(value == _QUOTE))
+        return cls(keys, nulls, strings, lists)
+
+    def agrees(self, table: pa.Table, data: bytes) -> bool:
+        """Whether the table made of these bytes holds exactly these keys, strings and lists."""
+        keys = lists = 0
+        below = _NOTHING
+        for column in table.columns:
+            there = len(column) - column.null_count
+            keys += there
+            lists += there if pa.types.is_large_list(column.type) else 0
+            for chunk in column.chunks:
+                below = below + _count(chunk)
+        if (self.keys, self.strings, self.lists) != (keys + self.nulls + below[0], below[1], lists + below[2]):
+            return False
+        # Only a list of strings can hide lists that were turned into text.
+        suspects = any("list<item: large_" in str(column.type) for column in table.columns)
+        return not suspects or _count_lists(data) == below[3]
+
+
+def _chunks(data: bytes) -> Iterator[np.ndarray[Any, Any]]:
+    """Pieces of whole lines that fit into the processor's cache."""
+    start = 0
+    while start < len(data):
+        stop = _line_end(data, start + _CHUNK_BYTES)
+        yield np.frombuffer(data, dtype=np.uint8, count=stop - start, offset=start)
+        start = stop
+
+
+def _count_lists(data: bytes) -> int:
+    """Opening brackets outside of strings: an even number of quotes comes before them."""
+    lists = 0
+    for chunk in _chunks(data):
+        before = np.searchsorted(_unescaped_quotes(chunk), np.flatnonzero(chunk == _BRACKET))
+        lists += int(np.count_nonzero(before % 2 == 0))
+    return lists
+
+
+def _line_end(data: bytes, at_least: int) -> int:
+    """The end of the line that a byte is in."""
+    if at_least >= len(data):
+        return len(data)
+    found = data.find(b"\n", at_least)
+    return len(data) if found < 0 else found + 1
+
+
+def _unescaped_quotes(chunk: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Positions of quotes that an even number of backslashes (mostly none) comes before."""
+    quotes = np.flatnonzero(chunk == _QUOTE)
+    suspects = np.flatnonzero(chunk[quotes - 1] == _BACKSLASH)
+    if not len(suspects):
+        return quotes
+    run = np.ones(len(suspects), dtype=np.int64)
+    live = np.arange(len(suspects))
+    before = quotes[suspects] - 2
+    while len(live):
+        live = live[chunk[before[live]] == _BACKSLASH]
+        run[live] += 1
+        before[live] -= 1
+    keep = np.ones(len(quotes), dtype=bool)
+    keep[suspects[run % 2 == 1]] = False
+    return quotes[keep]
+
+
+def _skip_space(chunk: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Each position, moved on to the next byte that is no space (at most to the last one of the chunk)."""
+    last = len(chunk) - 1
+    positions = np.minimum(positions, last)
+    spaces = _IS_SPACE[chunk[positions]] & (positions < last)
+    while spaces.any():
+        positions = positions + spaces
+        spaces = _IS_SPACE[chunk[positions]] & (positions < last)
+    return positions
+
+
+def _is_named(
+    chunk: np.ndarray[Any, Any], opening: np.ndarray[Any, Any], closing: np.ndarray[Any, Any], names: Sequence[bytes]
+) -> np.ndarray[Any, Any]:
+    """Which strings are one of the names."""
+    lengths = closing - opening - 1
+    result = np.zeros(len(opening), dtype=bool)
+    for name in set(names):
+        at = np.flatnonzero(lengths == len(name))
+        for offset, byte in enumerate(name, 1):
+            at = at[chunk[opening[at] + offset] == byte]
+        result[at] = True
+    return result
+
+
+def _count(array: pa.Array) -> np.ndarray[Any, Any]:
+    """What is in an array, without nulls: keys, strings, keys of lists, lists."""
+    kind, there = array.type, len(array) - array.null_count
+    if pa.types.is_large_string(kind):
+        return np.array([0, there, 0, 0])
+    if pa.types.is_large_list(kind):
+        below: np.ndarray[Any, Any] = np.array([0, 0, 0, there]) + _count(array.flatten())
+        return below
+    total = _NOTHING
+    if pa.types.is_struct(kind):
+        for child in array.flatten():
+            there = len(child) - child.null_count
+            lists = there if pa.types.is_large_list(child.type) else 0
+            total = total + _count(child) + np.array([there, 0, lists, 0])
+    return total
+
+
+def _parse_lines(data: bytes) -> tuple[list[dict[str, Any]], list[bytes], list[BrokenLine]]:
+    """Parse line by line with Python's own parser: rows, their lines, and the lines that are broken."""
+    rows, lines, broken = [], [], []
+    start = 0
+    for line in data.split(b"\n"):
+        if line.strip(b" \t\r"):
+            try:
+                rows.append(_parse_line(line))
+                lines.append(line)
+            except ValueError as e:
+                broken.append(BrokenLine(start, start + len(line), str(e)))
+        start += len(line) + 1
+    return rows, lines, broken
+
+
+def _parse_line(line: bytes) -> dict[str, Any]:
+    """One JSON object; ``ValueError`` says in words what else the line is."""
+    try:
+        text = line.decode("utf-8").strip(" \t\r")
+    except UnicodeDecodeError as e:
+        raise ValueError(f"invalid UTF-8: byte {line[e.start]:#04x} at column {e.start + 1}") from None
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_float=_finite)
+    except json.JSONDecodeError as e:
+        raise ValueError(f"{e.msg.removesuffix(' at')} at column {e.colno}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        kind = {list: "a list", str: "text", type(None): "null", bool: "true or false"}.get(type(value), "a number")
+        raise ValueError(f"the line is valid JSON, but {kind}, not an object in braces")
+    if "\\ud" in text or "\\uD" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as e:
+            half = f"\\u{ord(e.object[e.start]):04x}"
+            raise ValueError(f"{half} is one half of a surrogate pair without the other") from None
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if any("\0" in key for key in result):
+        raise ValueError("a key contains a NUL character")
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]  # None is false
+        raise ValueError(f"the key {twice!r} appears twice in one object")
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text[:40]} is too large for a 64-bit float")
+    return value
+
+
+def common_keys(data: bytes) -> list[str] | None:
+    """The keys of some lines; ``None`` when not all lines have the same ones, so that others may have more.
+
+    >>> common_keys(b'{"a": 1, "b": 2}\\n{"a": null, "b": 3}\\n'), common_keys(b'{"a": 1}\\n{"b": 2}\\n')
+    (['a', 'b'], None)
+    """
+    rows, _, broken = _parse_lines(data)
+    if broken or not rows or any(row.keys() != rows[0].keys() for row in rows):
+        return None
+    return list(rows[0])
+
+
+def _table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as a table, with the types Polars would give; a column of mixed kinds becomes text."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if not names:
+        return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))])
+    return pa.table([_column([row.get(name) for row in rows], 1) for name in names], names=names)
+
+
+def _column(values: list[Any], depth: int) -> pa.Array:
+    """Values as an Arrow array. Where their kinds do not go together: strings as they are, all else as JSON text."""
+    kinds = {type(v) for v in values if v is not None}
+    if not kinds:
+        return pa.nulls(len(values))
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds == {str}:
+        return pa.array(values, pa.large_string())
+    if kinds == {int}:
+        numbers = [v for v in values if v is not None]
+        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
+            return pa.array(values, pa.int64())
+        if min(numbers) >= 0 and max(numbers) < 2**64:
+            return pa.array(values, pa.uint64())
+    if kinds in ({int, float}, {float}) and all(abs(v) < 1e308 for v in values if type(v) is int):
+        return pa.array([None if v is None else float(v) for v in values], pa.float64())
+    if kinds == {list} and depth < _DEEPEST:
+        lengths = [0 if v is None else len(v) for v in values]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        items = _column([item for v in values if v is not None for item in v], depth + 1)
+        missing = pa.array([v is None for v in values])
+        return pa.LargeListArray.from_arrays(pa.array(offsets), items, mask=missing)
+    if kinds == {dict} and depth < _DEEPEST:
+        names = list(dict.fromkeys(name for v in values if v is not None for name in v))
+        if not names:
+            return pa.array(values, pa.struct([]))
+        children = [_column([None if v is None else v.get(n) for v in values], depth + 1) for n in names]
+        return pa.StructArray.from_arrays(children, names, mask=pa.array([v is None for v in values]))
+    return pa.array([v if v is None or isinstance(v, str) else _json_text(v) for v in values], pa.large_string())
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

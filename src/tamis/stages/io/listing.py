@@ -1,0 +1,233 @@
+"""Which files an address stands for: files, directories (with what is below them) and patterns, in a stable order.
+
+Everything is a generator: a directory is read when its turn comes, and only the names in one directory are held.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.errors import DataError, did_you_mean
+from tamis.stages.io.paths import base_name, filesystem, is_local, join, parent, protocol
+from tamis.tasks import FileSlice
+
+__all__ = ["Listing"]
+
+_MAGIC = re.compile(r"[*?\[]")
+_READERS = {
+    ".jsonl": "JsonlReader",
+    ".ndjson": "JsonlReader",
+    ".json": "JsonlReader",
+    ".parquet": "ParquetReader",
+    ".csv": "CsvReader",
+    ".tsv": "CsvReader",
+    ".txt": "TextReader",
+    ".md": "TextReader",
+}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files below some addresses.
+
+    Args:
+        paths: Files, directories and patterns.
+        endings: File name endings to look for in directories and patterns; empty takes every file.
+        storage_options: For fsspec file systems.
+    """
+
+    paths: tuple[str, ...]
+    endings: tuple[str, ...] = ()
+    storage_options: dict[str, Any] = field(default_factory=dict)
+
+    def files(self) -> Iterator[FileSlice]:
+        """The files, in order: as the addresses were given, sorted by name inside each directory."""
+        for path in self.paths:
+            tree: _Tree = _LocalTree() if is_local(path) else _RemoteTree(path, self.storage_options)
+            found = False
+            for entry in self._matches(tree, path):
+                found = True
+                yield entry
+            if not found:
+                raise self._nothing_found(tree, path)
+
+    def _matches(self, tree: _Tree, path: str) -> Iterator[FileSlice]:
+        kind = tree.kind(path)
+        if kind == "file":
+            yield tree.file(path)
+        elif kind == "directory":
+            yield from self._below(tree, path)
+        elif _MAGIC.search(path):
+            yield from self._pattern(tree, path)
+
+    def _below(self, tree: _Tree, directory: str) -> Iterator[FileSlice]:
+        names, directories = tree.names(directory)
+        for name in names:
+            if name[0] in "._":
+                continue
+            if name in directories:
+                if not tree.is_loop(directory, name):
+                    yield from self._below(tree, join(directory, name))
+            elif self._wanted(name):
+                yield tree.file(join(directory, name))
+
+    def _wanted(self, name: str) -> bool:
+        return not self.endings or name.lower().endswith(self.endings)
+
+    def _pattern(self, tree: _Tree, pattern: str) -> Iterator[FileSlice]:
+        """Match a pattern one directory level at a time, so that only directories that can match are read."""
+        scheme, _, rest = pattern.rpartition("://")
+        parts = rest.split("/")
+        first = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
+        root = "/".join(parts[:first]) or ("" if scheme else "/")
+        levels = [p for i, p in enumerate(parts[first:]) if p != "**" or i == 0 or parts[first + i - 1] != "**"]
+        # A pattern that spells out its ending ("*.txt") is taken at its word; "data/*" is not.
+        spelt_out = bool(os.path.splitext(levels[-1])[1]) and not _MAGIC.search(os.path.splitext(levels[-1])[1])
+        seen: set[str] | None = set() if levels.count("**") > 1 else None
+        for path, is_directory in self._expand(tree, f"{scheme}://{root}" if scheme else root, levels):
+            if seen is not None:
+                if path in seen:
+                    continue
+                seen.add(path)
+            if is_directory:
+                yield from self._below(tree, path)
+            elif spelt_out or self._wanted(base_name(path)):
+                yield tree.file(path)
+
+    def _expand(self, tree: _Tree, directory: str, levels: list[str]) -> Iterator[tuple[str, bool]]:
+        level, rest = levels[0], levels[1:]
+        if tree.kind(directory) != "directory":
+            return
+        names, directories = tree.names(directory)
+        if level == "**":
+            yield from self._expand(tree, directory, rest or ["*"])
+            for name in names:
+                if name in directories and name[0] not in "._" and not tree.is_loop(directory, name):
+                    yield from self._expand(tree, join(directory, name), levels)
+            return
+        for name in names:
+            if name[0] in "._" and name[0] != level[0]:
+                continue
+            if fnmatch.fnmatchcase(name, level):
+                if rest and name in directories:
+                    yield from self._expand(tree, join(directory, name), rest)
+                elif not rest:
+                    yield join(directory, name), name in directories
+
+    def _nothing_found(self, tree: _Tree, path: str) -> DataError:
+        wanted = f" ending in {', '.join(e for e in self.endings if e.count('.') == 1)}" if self.endings else ""
+        if tree.kind(path) == "missing" and not _MAGIC.search(path):
+            beside = tree.names(parent(path))[0] if tree.kind(parent(path)) == "directory" else []
+            hint = did_you_mean(base_name(path), beside).strip()
+            return DataError("there is no such file or directory", path=path, hint=hint)
+        if _MAGIC.search(path):
+            return DataError(f"no file{wanted} matches this pattern", path=path)
+        there: Counter[str] = Counter()
+        for entry in Listing((path,), (), self.storage_options)._matches(tree, path):
+            there[os.path.splitext(entry.path)[1].lower() or "no ending"] += 1
+            if there.total() >= 1000:
+                break
+        if not there:
+            return DataError(f"no file{wanted} is in this directory: it is empty", path=path)
+        known = [_READERS[e] for e, _ in there.most_common() if e in _READERS]
+        counts = ", ".join(f"{n} x {e}" for e, n in there.most_common(4))
+        hint = f"Use {known[0]}" if known else "Name the endings to read"
+        return DataError(
+            f"no file{wanted} is in this directory, but {counts}",
+            path=path,
+            hint=f'{hint}, or give file_extensions=["{there.most_common(1)[0][0]}"].',
+        )
+
+
+class _Tree:
+    """How a kind of file system is walked."""
+
+    def kind(self, path: str) -> str:
+        """``"file"``, ``"directory"`` or ``"missing"``."""
+        raise NotImplementedError
+
+    def names(self, directory: str) -> tuple[list[str], set[str]]:
+        """The names in a directory, sorted, and those of them that are directories."""
+        raise NotImplementedError
+
+    def file(self, path: str) -> FileSlice:
+        """A file with its size and version."""
+        raise NotImplementedError
+
+    def is_loop(self, directory: str, name: str) -> bool:
+        """Whether a directory is a link to one that it is in."""
+        return False
+
+
+class _LocalTree(_Tree):
+    def kind(self, path: str) -> str:
+        return "directory" if os.path.isdir(path) else "file" if os.path.exists(path) else "missing"
+
+    def names(self, directory: str) -> tuple[list[str], set[str]]:
+        names, directories = [], set()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    names.append(entry.name)
+                    if entry.is_dir():
+                        directories.add(entry.name)
+        except PermissionError as e:
+            raise DataError("reading this directory is not permitted", path=directory) from e
+        names.sort()
+        return names, directories
+
+    def file(self, path: str) -> FileSlice:
+        try:
+            status = os.stat(path)
+        except FileNotFoundError as e:
+            raise DataError("this is a link to a file that is not there", path=path) from e
+        return FileSlice(path, 0, None, status.st_size, str(status.st_mtime_ns))
+
+    def is_loop(self, directory: str, name: str) -> bool:
+        path = os.path.join(directory, name)
+        return os.path.islink(path) and (os.path.realpath(directory) + os.sep).startswith(
+            os.path.realpath(path) + os.sep
+        )
+
+
+class _RemoteTree(_Tree):
+    """An fsspec file system. Of a directory's details only those of the one being walked are kept."""
+
+    def __init__(self, path: str, storage_options: dict[str, Any]) -> None:
+        self._fs, _ = filesystem(path, storage_options)
+        self._fs.invalidate_cache()
+        self._inner: Callable[[str], str] = self._fs._strip_protocol
+        self._details: dict[str, dict[str, Any]] = {}
+
+    def kind(self, path: str) -> str:
+        if protocol(path) in ("http", "https"):
+            return "directory" if path.endswith("/") else "missing" if "*" in path else "file"
+        try:
+            info = self._fs.info(self._inner(path))
+        except FileNotFoundError:
+            return "missing"
+        return "directory" if info["type"] == "directory" else "file"
+
+    def names(self, directory: str) -> tuple[list[str], set[str]]:
+        inner = self._inner(directory)
+        entries = {base_name(i["name"]): i for i in self._fs.ls(inner, detail=True) if i["name"].rstrip("/") != inner}
+        self._details = {join(directory, name): info for name, info in entries.items()}
+        return sorted(n for n in entries if n), {n for n, info in entries.items() if info["type"] == "directory"}
+
+    def file(self, path: str) -> FileSlice:
+        info = self._details.get(path)
+        if info is None or info.get("size") is None:
+            try:
+                info = self._fs.info(self._inner(path))
+            except FileNotFoundError as e:
+                raise DataError("there is no such file", path=path) from e
+        changes = ("etag", "ETag", "md5Hash", "LastModified", "last_modified", "mtime", "modified", "created")
+        version = next((str(info[c]) for c in changes if info.get(c)), "")
+        size = info.get("size")
+        return FileSlice(path, 0, None, -1 if size is None else int(size), version)

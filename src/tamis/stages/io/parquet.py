@@ -1,0 +1,155 @@
+"""Read Parquet: whole files, or the row groups that belong to a range of bytes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tamis.errors import DataError, did_you_mean
+from tamis.stages.io.paths import is_local, open_read
+from tamis.stages.io.readers import Reader, TableReaderStage
+from tamis.tasks import FileSlice
+
+__all__ = ["ParquetReader", "ParquetReaderStage"]
+
+_PARSER_ARGUMENTS = (
+    "arrow_extensions_enabled",
+    "binary_type",
+    "buffer_size",
+    "coerce_int96_timestamp_unit",
+    "decryption_properties",
+    "list_type",
+    "memory_map",
+    "page_checksum_verification",
+    "pre_buffer",
+    "read_dictionary",
+    "thrift_container_size_limit",
+    "thrift_string_size_limit",
+)
+
+
+@dataclass
+class ParquetReaderStage(TableReaderStage):
+    """Read the Parquet files, or row groups, of a task.
+
+    Args:
+        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+
+    >>> import io, fsspec, pyarrow as pa, pyarrow.parquet as pq
+    >>> from tamis.tasks import FileGroup
+    >>> buffer = io.BytesIO()
+    >>> pq.write_table(pa.table({"text": ["a", "b"], "n": [1, 2]}), buffer)
+    >>> fsspec.filesystem("memory").pipe_file("/parquet/a.parquet", buffer.getvalue())
+    >>> [batch] = ParquetReaderStage(fields=["text"]).process(FileGroup(["memory://parquet/a.parquet"]))
+    >>> batch.data.to_pylist()
+    [{'text': 'a'}, {'text': 'b'}]
+    """
+
+    read_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def read_file(self, file: FileSlice) -> Iterator[pa.Table]:
+        with _opened(file, self.storage_options, self.read_kwargs) as parquet:
+            names = parquet.schema_arrow.names
+            for wanted in self.fields or ():
+                if wanted not in names:
+                    raise DataError(
+                        f"there is no column {wanted!r}, only {', '.join(names)}.{did_you_mean(wanted, names)}",
+                        path=file.path,
+                    )
+            for groups in self._portions(parquet.metadata, _owned(parquet.metadata, file)):
+                yield from self._rows(parquet, groups, file.path)
+
+    def _portions(self, metadata: Any, owned: list[int]) -> Iterator[list[int]]:
+        """Row groups, put together up to the size of a block."""
+        portion: list[int] = []
+        held = 0
+        for group in owned:
+            size = metadata.row_group(group).total_byte_size
+            if portion and held + size > self.block_bytes:
+                yield portion
+                portion, held = [], 0
+            portion.append(group)
+            held += size
+        if portion:
+            yield portion
+
+    def _rows(self, parquet: Any, groups: list[int], path: str) -> Iterator[pa.Table]:
+        size = sum(parquet.metadata.row_group(g).total_byte_size for g in groups)
+        try:
+            if size <= 2 * self.block_bytes:
+                yield parquet.read_row_groups(groups, columns=self.fields).replace_schema_metadata(None)
+                return
+            rows = sum(parquet.metadata.row_group(g).num_rows for g in groups)
+            at_once = max(1, rows * self.block_bytes // size)
+            for batch in parquet.iter_batches(at_once, row_groups=groups, columns=self.fields):
+                yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+        except (pa.ArrowException, OSError) as e:
+            where = f"row group {groups[0]}" if len(groups) == 1 else f"row groups {groups[0]} to {groups[-1]}"
+            raise DataError(f"{where} cannot be read: {e}", path=path) from e
+
+
+@contextlib.contextmanager
+def _opened(file: FileSlice, storage_options: dict[str, Any], arguments: dict[str, Any]) -> Iterator[Any]:
+    """The Parquet file; :class:`DataError` when it is none."""
+    import pyarrow.parquet as pq
+
+    with contextlib.ExitStack() as stack:
+        local = is_local(file.path)
+        handle = stack.enter_context(open_read(file.path, storage_options))
+        try:
+            parquet = stack.enter_context(pq.ParquetFile(file.path if local else handle, **arguments))
+        except (pa.ArrowInvalid, OSError) as e:
+            raise DataError(f"this is no Parquet file, or it is cut off: {e}", path=file.path) from e
+        yield parquet
+
+
+def _owned(metadata: Any, file: FileSlice) -> list[int]:
+    """The row groups whose middle lies in the range: each belongs to exactly one range, whatever the cuts."""
+    groups = range(metadata.num_row_groups)
+    if file.is_whole:
+        return list(groups)
+    stop = file.size if file.stop is None else file.stop
+    owned = []
+    for group in groups:
+        columns = [metadata.row_group(group).column(c) for c in range(metadata.row_group(group).num_columns)]
+        starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns]
+        middle = min(starts, default=0) + sum(c.total_compressed_size for c in columns) // 2
+        if file.start <= min(max(middle, 0), file.size - 1) < stop:
+            owned.append(group)
+    return owned
+
+
+@dataclass
+class ParquetReader(Reader):
+    """Read Parquet files. Large ones are read in ranges by several workers, small ones are put together.
+
+    Args:
+        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.parquet"``, or any fsspec
+            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
+        files_per_partition: Whole files per task, instead of ``blocksize``.
+        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default. A row group is never
+            cut, so row groups larger than this make larger tasks.
+        fields: Columns to read; all of them when not given. Only these are read from the disk.
+        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+        file_extensions: Endings to look for in directories; ``.parquet`` and ``.pq`` by default.
+        storage_options: For the fsspec file system.
+        on_error: ``"raise"`` stops at a file that cannot be read, ``"quarantine"`` sets it aside and goes on.
+        include_path: Name of a column that gets the path of each row's file; none when not given.
+
+    >>> ParquetReader("data", fields=["text"]).columns()
+    ['text']
+    """
+
+    extensions: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+    parser_arguments: ClassVar[tuple[str, ...]] = _PARSER_ARGUMENTS
+
+    def reader_stage(self) -> ParquetReaderStage:
+        return ParquetReaderStage(**self._stage_settings(), read_kwargs=self._parser_settings())
+
+    def peek(self, file: FileSlice) -> list[str] | None:
+        with _opened(file, self._options(), self._parser_settings()) as parquet:
+            return list(parquet.schema_arrow.names)

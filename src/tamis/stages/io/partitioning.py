@@ -1,0 +1,128 @@
+"""Cut the input into tasks: small files together, large ones into ranges of bytes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from tamis.errors import PlanError
+from tamis.stages.base import SourceStage
+from tamis.stages.io.listing import Listing
+from tamis.stages.io.paths import absolute, base_name, byte_size, compression_of, parent, protocol, with_compressions
+from tamis.stages.resources import Resources
+from tamis.tasks import EmptyTask, FileGroup, FileSlice
+
+__all__ = ["DEFAULT_BLOCK_BYTES", "FilePartitioningStage"]
+
+DEFAULT_BLOCK_BYTES = 32 * 2**20
+"""How much input makes a task when nothing else is said."""
+
+_LEAST_WEIGHT = 4096
+"""What a file counts for at least, in bytes: opening it costs something, however small it is."""
+
+
+@dataclass
+class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
+    """List files and cut them into groups of about the same size, each of which becomes a task.
+
+    Files are listed directory by directory, sorted by name; names that start with ``.`` or ``_`` are left out.
+
+    Args:
+        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.jsonl"``, or any fsspec
+            address; or a list of those.
+        files_per_partition: Whole files per task, instead of ``blocksize``.
+        blocksize: Bytes per task, as a number or as ``"64MiB"``; 32 MiB by default.
+        file_extensions: Endings to look for in directories, also with ``.gz``, ``.zst``, ``.bz2`` or ``.xz`` behind
+            them; every file when not given. A file that is named itself is always taken.
+        storage_options: For the fsspec file system.
+        limit: At most so many tasks.
+        splittable: Whether the format allows a large, uncompressed file to be cut into ranges of bytes.
+
+    >>> import fsspec
+    >>> fs = fsspec.filesystem("memory")
+    >>> for name in "abc": fs.pipe_file(f"/parts/{name}.jsonl", b'{"text": "x"}')
+    >>> stage = FilePartitioningStage("memory://parts", files_per_partition=2)
+    >>> [group.data for group in stage.splits("")]
+    [['memory://parts/a.jsonl', 'memory://parts/b.jsonl'], ['memory://parts/c.jsonl']]
+    """
+
+    file_paths: str | list[str]
+    files_per_partition: int | None = None
+    blocksize: int | str | None = None
+    file_extensions: list[str] | None = None
+    storage_options: dict[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    splittable: bool = False
+
+    resources = Resources(cpus=0.5)
+    releases_gil: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.files_per_partition is not None and self.blocksize is not None:
+            raise PlanError(
+                f"files_per_partition={self.files_per_partition} and blocksize={self.blocksize!r}: give one of them"
+            )
+        if self.files_per_partition is not None and self.files_per_partition < 1:
+            raise PlanError(f"files_per_partition={self.files_per_partition}: must be at least 1")
+        if self.limit is not None and self.limit < 1:
+            raise PlanError(f"limit={self.limit}: must be at least 1, or None for no limit")
+        if not self.file_paths:
+            raise PlanError("file_paths is empty: name a file, a directory or a pattern")
+        self.block_bytes = byte_size(self.blocksize) if self.blocksize is not None else DEFAULT_BLOCK_BYTES
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        return None
+
+    def splits(self, scratch: str) -> Iterator[FileGroup]:
+        """Make the tasks, one at a time, while the listing goes on."""
+        groups = self._by_count() if self.files_per_partition else self._by_size()
+        for slices in itertools.islice(groups, self.limit):
+            paths = [s.path for s in slices]
+            yield FileGroup(paths, dataset_name=base_name(parent(paths[0])), slices=tuple(slices))
+
+    def files(self) -> Iterator[FileSlice]:
+        """The files themselves, in order."""
+        given = [self.file_paths] if isinstance(self.file_paths, str | os.PathLike) else self.file_paths
+        endings = with_compressions(self.file_extensions or ())
+        return Listing(tuple(absolute(path) for path in given), endings, self.storage_options).files()
+
+    def _by_count(self) -> Iterator[list[FileSlice]]:
+        files = self.files()
+        while group := list(itertools.islice(files, self.files_per_partition)):
+            yield group
+
+    def _by_size(self) -> Iterator[list[FileSlice]]:
+        group: list[FileSlice] = []
+        held = 0
+        for file in self.files():
+            weight = self.block_bytes if file.size < 0 else max(file.size, _LEAST_WEIGHT)
+            if group and held + weight > self.block_bytes:
+                yield group
+                group, held = [], 0
+            if weight > self.block_bytes and self.splittable and self._can_be_cut(file):
+                yield from ([piece] for piece in _cut(file, self.block_bytes))
+                continue
+            group.append(file)
+            held += weight
+        if group:
+            yield group
+
+    def _can_be_cut(self, file: FileSlice) -> bool:
+        if compression_of(file.path) is not None:
+            return False
+        # A web server may ignore that only a part was asked for, and send everything.
+        return protocol(file.path) not in ("http", "https")
+
+
+def _cut(file: FileSlice, block_bytes: int) -> Iterator[FileSlice]:
+    """Cut a file into equal ranges, none larger than a block."""
+    pieces = -(-file.size // block_bytes)
+    edges = [i * file.size // pieces for i in range(pieces + 1)]
+    for start, stop in itertools.pairwise(edges):
+        yield FileSlice(file.path, start, stop, file.size, file.version)

@@ -1,0 +1,295 @@
+"""What every reader has in common: a composite that users name, and the stage that reads the files of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tamis.errors import DataError, PlanError, did_you_mean
+from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES, FilePartitioningStage
+from tamis.stages.io.paths import byte_size
+from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice
+
+__all__ = ["Reader", "ReaderStage", "TableReaderStage"]
+
+ON_ERROR = ("raise", "quarantine")
+
+_ASKS_FOR_WHAT_IS = frozenset({"lines", "engine", "dtype_backend"})
+"""Arguments of pandas' readers that scripts written for NeMo Curator pass: they ask for what is done here anyway."""
+
+
+def check_choice(owner: str, parameter: str, value: object, choices: Sequence[object]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        known = ", ".join(repr(c) for c in choices)
+        near = did_you_mean(str(value), [str(c) for c in choices])
+        raise PlanError(f"{owner}({parameter}={value!r}): it must be one of {known}.{near}")
+
+
+def check_names(owner: str, parameter: str, names: object) -> None:
+    """Refuse what is no list of column names."""
+    if names is None:
+        return
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
+        raise PlanError(f'{owner}({parameter}={names!r}): give a list of column names, such as ["text"], or None')
+    twice = sorted({n for n in names if list(names).count(n) > 1})
+    if twice:
+        raise PlanError(f"{owner}({parameter}=...): {', '.join(map(repr, twice))} is named twice")
+
+
+def check_arguments(owner: str, parameter: str, given: dict[str, Any] | None, known: Sequence[str]) -> None:
+    """Refuse names in a dict of further arguments that nothing takes."""
+    for name in given or {}:
+        if name not in known:
+            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+            raise PlanError(f"{owner}({parameter}={{{name!r}: ...}}): {takes}.{did_you_mean(name, known)}")
+
+
+@dataclass
+class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
+    """Read the files of a task. Subclasses say how in :meth:`tables`.
+
+    Args:
+        fields: Columns to read; all of them when not given.
+        include_path: Name of a column that gets the path of each row's file; none when not given.
+        on_error: ``"raise"`` stops at what cannot be read, ``"quarantine"`` sets it aside.
+        block_bytes: Largest amount of (decompressed) input per batch.
+        storage_options: For the fsspec file system.
+    """
+
+    fields: list[str] | None = None
+    include_path: str | None = None
+    on_error: str = "raise"
+    block_bytes: int = DEFAULT_BLOCK_BYTES
+    storage_options: dict[str, Any] = field(default_factory=dict)
+
+    releases_gil: ClassVar[bool] = True
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], self.known_columns() or []
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        known = self.known_columns()
+        return None if known is None else frozenset(known)
+
+    def known_columns(self) -> list[str] | None:
+        """The columns, where they can be known without reading."""
+        if self.fields is None:
+            return None
+        return [*self.fields, *([self.include_path] if self.include_path else [])]
+
+    def process(self, task: FileGroup) -> Iterator[DocumentBatch | BadRows]:
+        """Read the task's files; one batch for small ones together, several for large ones."""
+        for found in self.tables(task.slices):
+            if isinstance(found, BadRows):
+                yield found
+            elif found.num_rows:
+                yield DocumentBatch(
+                    found, dataset_name=task.dataset_name, _metadata={**task._metadata, "source_files": task.data}
+                )
+
+    def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | BadRows]:
+        """The rows of some files, in blocks, and what could not be read."""
+        raise NotImplementedError
+
+    def set_aside(self, error: DataError, raw: bytes = b"") -> BadRows:
+        """Raise an error, or make it something for the quarantine: as the stage was told."""
+        if self.on_error == "raise":
+            raise error
+        return BadRows((BadRow(error.path, error.line, error.byte, error.problem, raw),))
+
+    def with_path(self, table: pa.Table, paths: Sequence[tuple[str, int]]) -> pa.Table:
+        """Add the column of paths; ``paths`` has each file and its number of rows."""
+        if self.include_path is None:
+            return table
+        if self.include_path in table.column_names:
+            raise DataError(
+                f"include_path={self.include_path!r}: the file has a column of that name",
+                path=paths[0][0] if paths else "",
+                hint="Give another name.",
+            )
+        chunks = [pa.repeat(pa.scalar(path, pa.large_string()), rows) for path, rows in paths]
+        return table.append_column(self.include_path, pa.chunked_array(chunks, pa.large_string()))
+
+
+@dataclass
+class TableReaderStage(ReaderStage):
+    """A reader whose files are tables of their own: those of small files are put together afterwards."""
+
+    def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
+        """The rows of one file or range, in tables of about a block."""
+        raise NotImplementedError
+
+    def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | BadRows]:
+        held: list[tuple[str, pa.Table]] = []
+        held_bytes, schema = 0, None
+        for file in slices:
+            try:
+                for found in self.read_file(file):
+                    if isinstance(found, BadRows):
+                        yield found
+                        continue
+                    if held and held_bytes + found.nbytes > self.block_bytes:
+                        yield self._together(held)
+                        held, held_bytes, schema = [], 0, None
+                    schema = _widened(schema, found.schema, file.path, held)
+                    held.append((file.path, found))
+                    held_bytes += found.nbytes
+            except DataError as e:
+                yield self.set_aside(e)
+        if held:
+            yield self._together(held)
+
+    def _together(self, pieces: list[tuple[str, pa.Table]]) -> pa.Table:
+        tables = [table for _, table in pieces]
+        same = all(t.schema.equals(tables[0].schema) for t in tables)
+        table = pa.concat_tables(tables, promote_options="none" if same else "permissive")
+        return self.with_path(table, [(path, t.num_rows) for path, t in pieces])
+
+
+def _widened(schema: pa.Schema | None, more: pa.Schema, path: str, held: list[tuple[str, pa.Table]]) -> pa.Schema:
+    """A schema that has room for another one.
+
+    Raises:
+        DataError: A column has types that do not go together. Says which file, which column and both types.
+    """
+    if schema is None or schema.equals(more):
+        return more
+    try:
+        return pa.unify_schemas([schema, more], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+        for column in more:
+            for first_path, table in held:
+                if column.name in table.column_names and not _go_together(table.schema.field(column.name), column):
+                    problem = f"column {column.name!r} is {column.type} here, but "
+                    problem += f"{table.schema.field(column.name).type} in {first_path}"
+                    hint = "Read the files apart, or leave the column out with fields=[...]."
+                    raise DataError(problem, path=path, hint=hint) from e
+        raise DataError(f"the columns do not go together with those of {held[0][0]}: {e}", path=path) from e
+
+
+def _go_together(one: pa.Field, other: pa.Field) -> bool:
+    try:
+        pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
+
+
+@dataclass
+class Reader(CompositeStage[EmptyTask, DocumentBatch]):
+    """Cut files into tasks and read them. The base of every reader; its arguments are theirs.
+
+    Args:
+        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.jsonl"``, or any fsspec
+            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
+        files_per_partition: Whole files per task, instead of ``blocksize``.
+        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default.
+        fields: Columns to read; all of them when not given.
+        read_kwargs: Further arguments for the parser.
+        file_extensions: Endings to look for in directories.
+        storage_options: For the fsspec file system.
+        on_error: ``"raise"`` stops at what cannot be read, ``"quarantine"`` sets it aside and goes on.
+        include_path: Name of a column that gets the path of each row's file; none when not given.
+    """
+
+    file_paths: str | list[str]
+    files_per_partition: int | None = None
+    blocksize: int | str | None = None
+    fields: list[str] | None = None
+    read_kwargs: dict[str, Any] | None = None
+    file_extensions: list[str] | None = None
+    storage_options: dict[str, Any] | None = None
+    on_error: str = "raise"
+    include_path: str | None = None
+
+    extensions: ClassVar[tuple[str, ...]] = ()
+    parser_arguments: ClassVar[tuple[str, ...]] = ()
+    releases_gil: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        check_choice(owner, "on_error", self.on_error, ON_ERROR)
+        check_names(owner, "fields", self.fields)
+        known = {*self.parser_arguments, *_ASKS_FOR_WHAT_IS, "storage_options"}
+        check_arguments(owner, "read_kwargs", self.read_kwargs, sorted(known))
+        if self.fields and self.include_path in self.fields:
+            raise PlanError(f"{owner}: include_path={self.include_path!r} is also in fields; give it another name")
+        self._partitioning()
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        return [self._partitioning(), self.reader_stage()]
+
+    def reader_stage(self) -> ReaderStage:
+        """The stage that reads."""
+        raise NotImplementedError
+
+    def splittable(self) -> bool:
+        """Whether a large file may be cut into ranges of bytes."""
+        return True
+
+    def peek(self, file: FileSlice) -> list[str] | None:
+        """The columns of one file, from its first bytes."""
+        raise NotImplementedError
+
+    def columns(self) -> list[str] | None:
+        """The columns that will be read, as far as the first file shows; ``None`` when that cannot be told."""
+        known = self.reader_stage().known_columns()
+        if known is not None:
+            return known
+        try:
+            names = self.peek(next(self._partitioning().files()))
+        except Exception:  # noqa: BLE001 - only a look ahead: what is wrong with the file is said when it is read
+            return None
+        if names is None:
+            return None
+        return [*names, *([self.include_path] if self.include_path else [])]
+
+    def _partitioning(self) -> FilePartitioningStage:
+        return FilePartitioningStage(
+            self.file_paths,
+            self.files_per_partition,
+            self.blocksize,
+            list(self.file_extensions or self.extensions),
+            self._options(),
+            splittable=self.splittable(),
+        )
+
+    def _options(self) -> dict[str, Any]:
+        return self.storage_options or (self.read_kwargs or {}).get("storage_options") or {}
+
+    def _stage_settings(self) -> dict[str, Any]:
+        """The arguments every reading stage is given."""
+        return {
+            "fields": self.fields,
+            "include_path": self.include_path,
+            "on_error": self.on_error,
+            "block_bytes": byte_size(self.blocksize) if self.blocksize is not None else DEFAULT_BLOCK_BYTES,
+            "storage_options": self._options(),
+        }
+
+    def _parser_settings(self) -> dict[str, Any]:
+        return {k: v for k, v in (self.read_kwargs or {}).items() if k in self.parser_arguments}
+
+
+def parse_types(owner: str, types: dict[str, str] | None) -> dict[str, pa.DataType]:
+    """Arrow types from their names: ``{"score": "float64"}``."""
+    parsed = {}
+    for column, name in (types or {}).items():
+        try:
+            parsed[column] = pa.type_for_alias(_ALIASES.get(name, name))
+        except (ValueError, TypeError) as e:
+            known = ["string", "bool", "int32", "int64", "float32", "float64", "date32", "timestamp[us]"]
+            raise PlanError(
+                f"{owner}(types={{{column!r}: {name!r}}}): no such type; "
+                f"there are {', '.join(known)} and the other names Arrow has.{did_you_mean(str(name), known)}"
+            ) from e
+    return parsed
+
+
+_ALIASES = {"string": "large_string", "str": "large_string", "int": "int64", "float": "float64"}

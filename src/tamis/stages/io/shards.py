@@ -1,0 +1,188 @@
+"""Output in files of about equal size: tasks write pieces, consecutive pieces are put together into shards.
+
+The size of what a task leaves over is only known afterwards, so the shards are made in two steps. Their names and
+their bytes depend on the input alone, not on which worker wrote what when.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, ClassVar
+
+import pyarrow as pa
+
+from tamis.errors import PlanError
+from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.emit import Publish
+from tamis.stages.io.destination import Destination
+from tamis.stages.io.encoders import Encoder
+from tamis.stages.io.paths import join, open_read, publish
+from tamis.stages.io.writers import chosen_columns, partitions
+from tamis.tasks import DocumentBatch, FileGroup, FileSlice
+
+__all__ = ["MergeShards", "WritePieces"]
+
+
+@dataclass
+class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
+    """Write a batch into pieces, none larger than a shard, in the run's directory for data between stages.
+
+    Args:
+        encoder: The format.
+        shard_bytes: Size of a shard, in bytes.
+        fields: Columns to write; all of them when not given.
+        partition_by: A column whose values are kept apart.
+        label: Tells the pieces of several writers apart.
+    """
+
+    encoder: Encoder
+    shard_bytes: int
+    fields: list[str] | None = None
+    partition_by: str | None = None
+    label: str = "0"
+
+    releases_gil: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._scratch: Destination | None = None
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [*(self.fields or ()), *([self.partition_by] if self.partition_by else ())]
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        if worker_metadata is None or not worker_metadata.scratch:
+            raise PlanError(f"{self.name}: shard_bytes needs a run directory for the pieces")
+        directory = f"{worker_metadata.scratch.rstrip('/')}/{self.name}{self.label and '-' + self.label}"
+        self._scratch = Destination(directory, "{order}-{task_id}", f".{self.encoder.extension}")
+
+    def process(self, task: DocumentBatch) -> Iterator[FileGroup]:
+        if self._scratch is None:
+            raise RuntimeError(f"{self.name}: setup() was not called")
+        table = task.to_pyarrow()
+        columns = chosen_columns(table, self.fields, self.partition_by)
+        stem = self._scratch.name_for(task).removesuffix(self._scratch.ending)
+        number = 0
+        for directory, rows in partitions(table, self.partition_by) if table.num_rows else ():
+            for part, encoded, header in self._pieces(columns if rows is None else columns.take(rows)):
+                name = f"{stem}.{number}{self._scratch.ending}"
+                finished = self._scratch.write(
+                    f"{directory}/{name}" if directory else name,
+                    part.num_rows,
+                    functools.partial(_dump, encoded),
+                )
+                publish(finished, self._scratch.storage_options)
+                number += 1
+                yield FileGroup(
+                    [finished.final],
+                    dataset_name=task.dataset_name,
+                    slices=(FileSlice(finished.final, size=finished.nbytes),),
+                    reader_config={
+                        "rows": part.num_rows,
+                        "directory": directory,
+                        "header_bytes": header,
+                        "shape": self.encoder.shape(part),
+                    },
+                    _metadata=dict(task._metadata),
+                )
+
+    def _pieces(self, table: pa.Table) -> Iterator[tuple[pa.Table, memoryview, int]]:
+        """Encoded parts of a table, halved until none is too large (or a single row)."""
+        buffer = io.BytesIO()
+        header = self.encoder.write(table, buffer)
+        encoded = buffer.getbuffer()
+        if len(encoded) <= self.shard_bytes or table.num_rows == 1:
+            yield table, encoded, header
+            return
+        parts = min(table.num_rows, -(-len(encoded) // self.shard_bytes))
+        edges = [i * table.num_rows // parts for i in range(parts + 1)]
+        del encoded, buffer
+        for start, stop in itertools.pairwise(edges):
+            yield from self._pieces(table.slice(start, stop - start))
+
+
+@dataclass
+class MergeShards(ProcessingStage[FileGroup, FileGroup]):
+    """Put consecutive pieces together into shards.
+
+    The pieces come in the order of the input, as many at once as make about :attr:`batch_bytes`. A shard is named
+    after its first piece. The pieces are left where they are: whether the task is recorded is not known here.
+
+    Args:
+        destination: The directory and the names in it.
+        encoder: The format.
+        shard_bytes: Largest size of a shard, in bytes; only a single row may exceed it.
+    """
+
+    destination: Destination
+    encoder: Encoder
+    shard_bytes: int
+
+    releases_gil: ClassVar[bool] = True
+    is_sink_stage: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+
+    @property
+    def batch_bytes(self) -> int:
+        """How much input a call of :meth:`process_batch` is to be given, in bytes."""
+        return self.shard_bytes
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def prepare(self) -> None:
+        """Get the directory ready. Called once by the driver before a run starts, not when one goes on."""
+        self.destination.prepare()
+
+    def process(self, task: FileGroup) -> Iterator[Publish | FileGroup]:
+        yield from self.process_batch([task])
+
+    def process_batch(self, tasks: list[FileGroup]) -> Iterator[Publish | FileGroup]:
+        for pieces in self._shards(tasks):
+            first = pieces[0]
+            name = self.destination.name_for(first)
+            directory = first.reader_config["directory"]
+            finished = self.destination.write(
+                f"{directory}/{name}" if directory else name,
+                sum(piece.reader_config["rows"] for piece in pieces),
+                functools.partial(self._join, pieces),
+            )
+            yield finished
+            yield FileGroup(
+                [finished.final],
+                dataset_name=first.dataset_name,
+                slices=(FileSlice(finished.final, size=finished.nbytes),),
+                _metadata=dict(first._metadata),
+            )
+
+    def _shards(self, tasks: list[FileGroup]) -> Iterator[list[FileGroup]]:
+        """Pieces that make a shard: of the same directory and shape, consecutive, together not too large."""
+        open_shards: dict[tuple[str, str], list[FileGroup]] = {}
+        for task in tasks:
+            key = (task.reader_config["directory"], task.reader_config["shape"])
+            pieces = open_shards.setdefault(key, [])
+            if pieces and sum(p.weight for p in pieces) + task.weight > self.shard_bytes:
+                yield pieces
+                pieces = open_shards[key] = []
+            pieces.append(task)
+        yield from open_shards.values()
+
+    def _join(self, pieces: list[FileGroup], sink: BinaryIO) -> None:
+        self.encoder.join(_opened(pieces), sink)
+
+
+def _opened(pieces: list[FileGroup]) -> Iterator[tuple[BinaryIO, int]]:
+    """Each piece, open one at a time, and the length of its header."""
+    for piece in pieces:
+        with open_read(piece.slices[0].path) as handle:
+            yield handle, piece.reader_config["header_bytes"]
+
+
+def _dump(data: memoryview, sink: BinaryIO) -> None:
+    sink.write(data)

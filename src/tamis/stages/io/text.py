@@ -1,0 +1,184 @@
+"""Read plain text: a row per file, per line or per paragraph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.errors import DataError, PlanError
+from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.io.blocks import BOM, QUARANTINE_HINT, LineNumbers, Part, byte_stream, line_parts
+from tamis.stages.io.readers import Reader, TableReaderStage, check_choice
+from tamis.tasks import FileSlice
+
+__all__ = ["TextReader", "TextReaderStage"]
+
+_UNITS = ("file", "line", "paragraph")
+_BLANK_LINES = r"\n(?:[ \t]*\n)+"
+
+
+@dataclass
+class TextReaderStage(TableReaderStage):
+    """Read the text files of a task.
+
+    Args:
+        unit: What a row is: ``"file"``, ``"line"`` or ``"paragraph"``.
+        text_field: Name of the column.
+
+    >>> import fsspec
+    >>> from tamis.tasks import FileGroup
+    >>> fsspec.filesystem("memory").pipe_file("/text/a.txt", b"one\\ntwo\\n\\nthree\\n")
+    >>> for unit in ("file", "line", "paragraph"):
+    ...     [batch] = TextReaderStage(unit=unit).process(FileGroup(["memory://text/a.txt"]))
+    ...     batch.data["text"].to_pylist()
+    ['one\\ntwo\\n\\nthree\\n']
+    ['one', 'two', '', 'three']
+    ['one\\ntwo', 'three']
+    """
+
+    unit: str = "file"
+    text_field: str = "text"
+
+    def known_columns(self) -> list[str] | None:
+        return [self.text_field, *([self.include_path] if self.include_path else [])]
+
+    def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
+        for part in self._parts(file):
+            if isinstance(part, BadRows):
+                yield part
+                continue
+            if not part.data and self.unit != "file":
+                continue
+            try:
+                texts = self._split(_as_text(part.data, without_last=self.unit == "line"))
+            except pa.ArrowInvalid:
+                texts, bad = self._split_slowly(part)
+                yield bad
+            yield pa.table([texts], names=[self.text_field])
+
+    def _parts(self, file: FileSlice) -> Iterator[Part | BadRows]:
+        """Whole units, as many as make about a block."""
+        if self.unit == "line":
+            yield from line_parts(file, self.block_bytes, self.storage_options, self.on_error)
+        elif self.unit == "file":
+            data = b"".join(byte_stream(file, self.storage_options))
+            bare = data.removeprefix(BOM)
+            yield Part(file.path, len(data) - len(bare), bare, 1)
+        else:
+            yield from self._paragraph_parts(file)
+
+    def _paragraph_parts(self, file: FileSlice) -> Iterator[Part | BadRows]:
+        rest = Part(file.path, 0, b"", 1)
+        for part in line_parts(file, self.block_bytes, self.storage_options, self.on_error):
+            if isinstance(part, BadRows):
+                yield part
+                continue
+            if not rest.data:
+                rest = part
+            else:
+                rest = Part(file.path, rest.byte, rest.data + part.data, rest.line)
+            ends = max(rest.data.rfind(b"\n\n") + 2, rest.data.rfind(b"\n\r\n") + 3)
+            if ends > 2:
+                yield Part(file.path, rest.byte, rest.data[:ends], rest.line)
+                rest = Part(file.path, rest.byte + ends, rest.data[ends:])
+        if rest.data:
+            yield rest
+
+    def _split(self, text: pa.Array) -> pa.Array:
+        """The units of a text, which is an array of one value."""
+        import pyarrow.compute as pc
+
+        if self.unit == "file":
+            return text
+        if self.unit == "line":
+            return pc.split_pattern(text, "\n").flatten()
+        edge = pa.scalar("", pa.large_string())
+        framed = pc.binary_join_element_wise(edge, text, edge, pa.scalar("\n", pa.large_string()))
+        paragraphs = pc.utf8_trim(pc.split_pattern_regex(framed, _BLANK_LINES).flatten(), "\n")
+        return paragraphs.filter(pc.greater(pc.binary_length(paragraphs), 0))
+
+    def _split_slowly(self, part: Part) -> tuple[pa.Array, BadRows]:
+        """Unit by unit, where one of them is no valid UTF-8."""
+        good: list[bytes] = []
+        bad: list[BadRow] = []
+        numbers = LineNumbers(self.storage_options, patient=self.on_error == "raise")
+        for start, unit in self._units(part.data):
+            try:
+                unit.decode("utf-8")
+                good.append(unit.replace(b"\r\n", b"\n").removesuffix(b"\r"))
+            except UnicodeDecodeError as e:
+                at = start + e.start
+                problem = f"invalid UTF-8: byte {unit[e.start]:#04x}"
+                line = numbers.of(part, at)
+                if self.on_error == "raise":
+                    raise DataError(
+                        problem, path=part.path, line=line, byte=part.byte + at, hint=QUARANTINE_HINT
+                    ) from None
+                bad.append(BadRow(part.path, line, part.byte + at, problem, unit))
+        return pa.array(good, pa.large_binary()).cast(pa.large_string()), BadRows(tuple(bad))
+
+    def _units(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Each unit of some bytes, with its offset."""
+        if self.unit == "file":
+            yield 0, data
+            return
+        pattern = rb"[^\n]*(?:\n|\Z)" if self.unit == "line" else rb"(?:[^\n]*[^ \t\r\n][^\n]*(?:\n|\Z))+"
+        for found in re.finditer(pattern, data):
+            if found.start() < len(data):
+                yield found.start(), found[0].removesuffix(b"\n")
+
+
+def _as_text(data: bytes, without_last: bool) -> pa.Array:
+    """Bytes as an array of one text, checked, with ``\\n`` as line end (the last one left out if asked); no copy."""
+    if b"\r\n" in data:
+        data = data.replace(b"\r\n", b"\n")
+    offsets = np.array([0, len(data) - (without_last and data.endswith(b"\n"))], dtype=np.int64)
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return whole.cast(pa.large_string())
+
+
+@dataclass
+class TextReader(Reader):
+    """Read text files: a row per file, per line or per paragraph, in the column ``text``.
+
+    Line ends become ``\\n``. A line is a row even if it is empty; a paragraph ends at a blank line.
+
+    Args:
+        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.txt"``, or any fsspec
+            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
+        files_per_partition: Whole files per task, instead of ``blocksize``.
+        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default.
+        fields: Not used: there is one column.
+        read_kwargs: Not used.
+        file_extensions: Endings to look for in directories; ``.txt`` and ``.md`` by default.
+        storage_options: For the fsspec file system.
+        on_error: ``"raise"`` stops at text that is no valid UTF-8, ``"quarantine"`` sets it aside and goes on.
+        include_path: Name of a column that gets the path of each row's file; none when not given.
+        unit: What a row is: ``"file"``, ``"line"`` or ``"paragraph"``.
+        text_field: Name of the column.
+
+    >>> TextReader("notes", include_path="path").columns()
+    ['text', 'path']
+    """
+
+    unit: str = "file"
+    text_field: str = "text"
+
+    extensions: ClassVar[tuple[str, ...]] = (".txt", ".md")
+
+    def __post_init__(self) -> None:
+        check_choice("TextReader", "unit", self.unit, _UNITS)
+        if self.fields is not None and list(self.fields) != [self.text_field]:
+            raise PlanError(f"TextReader(fields={self.fields!r}): text files have one column, {self.text_field!r}")
+        super().__post_init__()
+
+    def splittable(self) -> bool:
+        return self.unit == "line"
+
+    def reader_stage(self) -> TextReaderStage:
+        return TextReaderStage(**self._stage_settings(), unit=self.unit, text_field=self.text_field)

@@ -1,0 +1,326 @@
+"""Write batches: a file per task, or shards of about equal size."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
+from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.emit import Publish
+from tamis.stages.io.destination import Destination, partition_directory
+from tamis.stages.io.encoders import CsvEncoder, Encoder, JsonlEncoder, ParquetEncoder, TextEncoder
+from tamis.stages.io.paths import absolute, byte_size, publish
+from tamis.stages.io.readers import check_arguments, check_names
+from tamis.tasks import DocumentBatch, FileGroup, FileSlice
+from tamis.tasks.base import digest
+
+__all__ = ["CsvWriter", "JsonlWriter", "ParquetWriter", "TextWriter", "Writer", "WriterStage", "publish"]
+
+
+def chosen_columns(table: pa.Table, fields: list[str] | None, partition_by: str | None) -> pa.Table:
+    """The columns to write; :class:`ColumnError` for one that is not there."""
+    there = table.column_names
+    for name in [*(fields or ()), *([partition_by] if partition_by else ())]:
+        if name not in there:
+            raise ColumnError(
+                f"there is no column {name!r} to write, only {', '.join(there)}.{did_you_mean(name, there)}"
+            )
+    return table if fields is None else table.select(fields)
+
+
+def partitions(table: pa.Table, column: str | None) -> Iterator[tuple[str, pa.Array | None]]:
+    """The directory of each value of a column and the numbers of its rows (``None`` for all of them)."""
+    if column is None:
+        yield "", None
+        return
+    try:
+        codes = table.column(column).cast(pa.large_string()).combine_chunks().dictionary_encode("encode")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise DataError(f"partition_by={column!r}: {table.schema.field(column).type} values name no directory") from e
+    codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+    values = codes.dictionary.to_pylist()
+    of_row = codes.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(of_row, kind="stable")
+    edges = np.searchsorted(of_row[order], np.arange(len(values) + 1))
+    for i in sorted(range(len(values)), key=lambda i: (values[i] is None, values[i])):
+        yield partition_directory(column, values[i]), pa.array(order[edges[i] : edges[i + 1]])
+
+
+@dataclass
+class WriterStage(ProcessingStage[DocumentBatch, FileGroup]):
+    """Write one file per task, or one per value of a column.
+
+    A file is written under a temporary name and announced with a :class:`Publish`; whoever runs the stage renames it
+    with :func:`publish` once the task is recorded. Batches without rows write nothing.
+
+    Args:
+        destination: The directory and the names in it.
+        encoder: The format.
+        fields: Columns to write; all of them when not given.
+        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
+
+    >>> stage = WriterStage(Destination("memory://written", ending=".jsonl"), JsonlEncoder())
+    >>> finished, group = stage.process(DocumentBatch({"text": ["a"]}, order=(3,)))
+    >>> publish(finished)
+    >>> group.data
+    ['memory://written/part-000003.jsonl']
+    """
+
+    destination: Destination
+    encoder: Encoder
+    fields: list[str] | None = None
+    partition_by: str | None = None
+
+    releases_gil: ClassVar[bool] = True
+    is_sink_stage: ClassVar[bool] = True
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [*(self.fields or ()), *([self.partition_by] if self.partition_by else ())]
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def prepare(self) -> None:
+        """Get the directory ready. Called once by the driver before a run starts, not when one goes on."""
+        self.destination.prepare()
+
+    def process(self, task: DocumentBatch) -> Iterator[Publish | FileGroup]:
+        table = task.to_pyarrow()
+        columns = chosen_columns(table, self.fields, self.partition_by)
+        name = self.destination.name_for(task)
+        slices = []
+        for directory, rows in partitions(table, self.partition_by) if table.num_rows else ():
+            part = columns if rows is None else columns.take(rows)
+            finished = self.destination.write(
+                f"{directory}/{name}" if directory else name,
+                part.num_rows,
+                functools.partial(self.encoder.write, part),
+            )
+            slices.append(FileSlice(finished.final, size=finished.nbytes))
+            yield finished
+        if slices:
+            yield FileGroup(
+                [s.path for s in slices],
+                dataset_name=task.dataset_name,
+                slices=tuple(slices),
+                _metadata=dict(task._metadata),
+            )
+
+
+@dataclass
+class Writer(CompositeStage[DocumentBatch, FileGroup]):
+    """Write batches into a directory. The base of every writer; its arguments are theirs.
+
+    Args:
+        path: The directory, or any fsspec address.
+        fields: Columns to write; all of them when not given.
+        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
+            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        file_extension: Ending of the files; that of the format when not given.
+        compression: See each writer.
+        compression_level: A fast one when not given.
+        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
+            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
+        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
+        shard_bytes: Put the output together into files of about this size, in the order of the input, as a number or
+            as ``"512MB"``; a file per task when not given.
+        storage_options: For the fsspec file system.
+        write_kwargs: Further arguments for the format.
+    """
+
+    path: str
+    fields: list[str] | None = None
+    mode: str = "ignore"
+    file_extension: str | None = None
+    compression: str | None = None
+    compression_level: int | None = None
+    filename: str = "part-{order}"
+    partition_by: str | None = None
+    shard_bytes: int | str | None = None
+    storage_options: dict[str, Any] = field(default_factory=dict)
+    write_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    releases_gil: ClassVar[bool] = True
+    is_sink_stage: ClassVar[bool] = True
+    format_arguments: ClassVar[tuple[str, ...] | None] = ()
+    """Names allowed in ``write_kwargs``; ``None`` leaves the check to the format."""
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        check_names(owner, "fields", self.fields)
+        if self.format_arguments is not None:
+            check_arguments(owner, "write_kwargs", self.write_kwargs, ("storage_options", *self.format_arguments))
+        self.decompose()
+
+    def encoder(self) -> Encoder:
+        """The format."""
+        raise NotImplementedError
+
+    def destination(self) -> Destination:
+        """The directory and the names in it."""
+        encoder = self.encoder()
+        extension = (self.file_extension or encoder.extension).lstrip(".")
+        options = self.storage_options or self.write_kwargs.get("storage_options") or {}
+        return Destination(absolute(self.path), self.filename, f".{extension}{encoder.suffix()}", self.mode, options)
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        from tamis.stages.io.shards import MergeShards, WritePieces
+
+        destination, encoder = self.destination(), self.encoder()
+        if self.shard_bytes is None:
+            return [WriterStage(destination, encoder, self.fields, self.partition_by).with_(name=self.name)]
+        size = byte_size(self.shard_bytes)
+        return [
+            WritePieces(encoder, size, self.fields, self.partition_by, digest(destination.path, self.filename)).with_(
+                name=f"{self.name}.pieces"
+            ),
+            MergeShards(destination, encoder, size).with_(name=self.name),
+        ]
+
+
+@dataclass
+class JsonlWriter(Writer):
+    """Write JSON lines: one object per line, in UTF-8.
+
+    Floats that JSON has no word for (NaN, infinite) become null; dates and times become ISO 8601 text, decimals text.
+    Columns of bytes are refused.
+
+    Args:
+        path: The directory, or any fsspec address.
+        fields: Columns to write; all of them when not given.
+        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
+            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        file_extension: Ending of the files, ``"jsonl"`` when not given.
+        compression: ``None``, ``"gz"`` or ``"zst"``.
+        compression_level: 4 for gzip and 1 for zstd when not given.
+        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
+            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
+        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
+        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        storage_options: For the fsspec file system.
+        write_kwargs: Only there for scripts written for NeMo Curator; ``storage_options`` in it is used.
+
+    >>> JsonlWriter("memory://out", fields=["text"], compression="zst").decompose()[0].name
+    'JsonlWriter'
+    """
+
+    format_arguments: ClassVar[tuple[str, ...] | None] = ("lines", "orient", "force_ascii", "index")
+
+    def __post_init__(self) -> None:
+        asked = {**_JSONL_IS, **self.write_kwargs}
+        for name, value in _JSONL_IS.items():
+            if asked[name] not in (value, None):
+                raise PlanError(f"JsonlWriter(write_kwargs={{{name!r}: {asked[name]!r}}}): it is always {value!r}")
+        super().__post_init__()
+
+    def encoder(self) -> JsonlEncoder:
+        return JsonlEncoder(self.compression, self.compression_level)
+
+
+_JSONL_IS = {"lines": True, "orient": "records", "force_ascii": False, "index": False}
+"""Arguments of pandas' writer that scripts written for NeMo Curator pass, and what they are here."""
+
+
+@dataclass
+class ParquetWriter(Writer):
+    """Write Parquet files.
+
+    Args:
+        path: The directory, or any fsspec address.
+        fields: Columns to write; all of them when not given.
+        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
+            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        file_extension: Ending of the files, ``"parquet"`` when not given.
+        compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``None``.
+        compression_level: Arrow's default when not given.
+        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
+            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
+        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
+        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        storage_options: For the fsspec file system.
+        write_kwargs: Further arguments of ``pyarrow.parquet.ParquetWriter``, and ``row_group_size`` in rows.
+
+    >>> ParquetWriter("memory://out", shard_bytes="512MB").decompose()[1].batch_bytes
+    512000000
+    """
+
+    compression: str | None = "zstd"
+
+    format_arguments: ClassVar[tuple[str, ...] | None] = None
+
+    def encoder(self) -> ParquetEncoder:
+        settings = {k: v for k, v in self.write_kwargs.items() if k not in ("storage_options", "compression", "index")}
+        compression = self.write_kwargs.get("compression", self.compression)
+        return ParquetEncoder(compression, self.compression_level, settings)
+
+
+@dataclass
+class CsvWriter(Writer):
+    """Write CSV files with a header. Text is quoted, so that null (nothing) and empty text (``""``) differ.
+
+    Args:
+        path: The directory, or any fsspec address.
+        fields: Columns to write; all of them when not given.
+        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
+            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        file_extension: Ending of the files, ``"csv"`` when not given.
+        compression: ``None``, ``"gz"`` or ``"zst"``.
+        compression_level: 4 for gzip and 1 for zstd when not given.
+        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
+            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
+        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
+        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        storage_options: For the fsspec file system.
+        write_kwargs: Not used, but for ``storage_options``.
+        delimiter: The character between values.
+
+    >>> CsvWriter("memory://out", delimiter="\\t").encoder().delimiter
+    '\\t'
+    """
+
+    delimiter: str = ","
+
+    def encoder(self) -> CsvEncoder:
+        return CsvEncoder(self.compression, self.compression_level, self.delimiter)
+
+
+@dataclass
+class TextWriter(Writer):
+    """Write the text of each row, with a separator behind it.
+
+    Args:
+        path: The directory, or any fsspec address.
+        fields: Not used: only the text is written.
+        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
+            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        file_extension: Ending of the files, ``"txt"`` when not given.
+        compression: ``None``, ``"gz"`` or ``"zst"``.
+        compression_level: 4 for gzip and 1 for zstd when not given.
+        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
+            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
+        partition_by: A column for each value of which there is a directory ``column=value``.
+        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        storage_options: For the fsspec file system.
+        write_kwargs: Not used, but for ``storage_options``.
+        text_field: The column with the text.
+        separator: What follows each text. Texts that contain it cannot be told apart afterwards.
+
+    >>> TextWriter("memory://out", separator="\\n\\n").encoder().separator
+    '\\n\\n'
+    """
+
+    text_field: str = "text"
+    separator: str = "\n"
+
+    def __post_init__(self) -> None:
+        self.fields = [self.text_field]
+        super().__post_init__()
+
+    def encoder(self) -> TextEncoder:
+        return TextEncoder(self.compression, self.compression_level, self.text_field, self.separator)

@@ -1,0 +1,314 @@
+"""The ``tamis`` command as its users meet it: what it prints, where, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tamis
+from tamis.cli import main
+
+RECIPE = """
+name: tiny
+stages:
+  - JsonlReader: {file_paths: data}
+  - ScoreFilter: {filter_obj: {WordCountFilter: {min_words: 3}}, score_field: words}
+  - JsonlWriter: {path: out}
+run: {workers: 1}
+"""
+
+OWN_STAGES = """
+import time
+from tamis.stages.base import processing_stage
+from tamis.tasks import DocumentBatch
+
+@processing_stage(name="fail")
+def fail(task: DocumentBatch) -> DocumentBatch:
+    raise RuntimeError("too tired")
+
+@processing_stage(name="slow")
+def slow(task: DocumentBatch) -> DocumentBatch:
+    open("slow-has-begun", "w").close()
+    time.sleep(1)
+    return task
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory with data, a recipe and stages of the user's."""
+    (tmp_path / "data").mkdir()
+    for name, texts in {"a": ["one two three", "one"], "b": ["one two", "one two three four"]}.items():
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        (tmp_path / "data" / f"{name}.jsonl").write_text(lines)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    (tmp_path / "ownstages.py").write_text(OWN_STAGES)
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tamis", *arguments]
+
+
+def call(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100", **environment},
+        timeout=60,
+    )
+
+
+def written_texts(folder: Path) -> list[str]:
+    lines = [line for path in sorted((folder / "out").glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return sorted(json.loads(line)["text"] for line in lines)
+
+
+# --- run and plan ---------------------------------------------------------------------------------------------------
+
+
+def test_run_writes_output_and_shows_what_was_kept(folder: Path) -> None:
+    done = call(folder, "run", "recipe.yaml", "--run-dir", "run")
+    assert (done.returncode, written_texts(folder)) == (0, ["one two three", "one two three four"])
+    assert "tiny done in" in done.stdout
+    assert "4 rows in, 2 kept (50.0%); wrote 2 rows" in done.stdout
+    assert f"report: {folder / 'run' / 'report.html'}" in done.stdout
+    assert "done | 4 rows read" in done.stderr
+    assert (folder / "run" / "report.html").exists()
+
+
+def test_run_quiet_says_nothing(folder: Path) -> None:
+    done = call(folder, "run", "recipe.yaml", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(written_texts(folder)) == 2
+
+
+def test_run_json_is_for_programs(folder: Path) -> None:
+    done = call(folder, "run", "recipe.yaml", "--json", "--progress", "off", "--run-dir", "run")
+    summary = json.loads(done.stdout)
+    assert (summary["state"], summary["output_rows"], summary["run_dir"]) == ("done", 2, str(folder / "run"))
+    assert done.stderr == ""
+
+
+def test_set_changes_the_recipe(folder: Path) -> None:
+    done = call(folder, "run", "recipe.yaml", "-q", "--set", "2.filter_obj.min_words=4", "--set", "name=strict")
+    assert (done.returncode, written_texts(folder)) == (0, ["one two three four"])
+    assert [path.name.startswith("strict") for path in (folder / ".tamis" / "runs").iterdir()] == [True]
+
+
+def test_workers_of_the_command_line_win(folder: Path) -> None:
+    done = call(folder, "run", "recipe.yaml", "--json", "--workers", "0", "--progress", "off")
+    assert json.loads(done.stdout)["executor"] == "local, inline"
+
+
+@pytest.mark.parametrize("arguments", [("plan", "recipe.yaml"), ("run", "recipe.yaml", "--dry-run")])
+def test_a_plan_runs_nothing(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = call(folder, *arguments)
+    assert done.returncode == 0
+    assert "word_count" in done.stdout
+    assert not (folder / "out").exists()
+    assert not (folder / ".tamis").exists()
+
+
+def test_stages_of_the_current_directory_can_be_named(folder: Path) -> None:
+    (folder / "recipe.yaml").write_text(RECIPE.replace("  - JsonlWriter", "  - ownstages:slow\n  - JsonlWriter"))
+    assert "slow" in call(folder, "plan", "recipe.yaml").stdout
+
+
+def test_a_failing_stage_gives_one_message(folder: Path) -> None:
+    (folder / "recipe.yaml").write_text(RECIPE.replace("  - JsonlWriter", "  - ownstages:fail\n  - JsonlWriter"))
+    done = call(folder, "run", "recipe.yaml", "--quiet", "--run-dir", "run")
+    assert done.returncode == 1
+    assert done.stderr.startswith("tamis: ")
+    assert "fail" in done.stderr
+    assert "too tired" in done.stderr
+    assert json.loads((folder / "run" / "run.json").read_text())["state"] == "failed"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_finishes_what_is_in_flight(folder: Path) -> None:
+    recipe = RECIPE.replace("  - JsonlWriter", "  - ownstages:slow\n  - JsonlWriter")
+    (folder / "recipe.yaml").write_text(recipe.replace("file_paths: data", "file_paths: data, files_per_partition: 1"))
+    process = subprocess.Popen(
+        command("run", "recipe.yaml", "--run-dir", "run"), cwd=folder, text=True, stderr=subprocess.PIPE
+    )
+    while not (folder / "slow-has-begun").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "in flight" in errors
+    assert "Traceback" not in errors
+    assert json.loads((folder / "run" / "run.json").read_text())["state"] == "interrupted"
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_ours_is_one_message(folder: Path) -> None:
+    (folder / "recipe.yaml").write_text(RECIPE.replace("ScoreFilter", "ScorFilter"))
+    done = call(folder, "plan", "recipe.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("tamis: recipe.yaml, line 5: unknown stage 'ScorFilter'. Did you mean 'ScoreFilter'?")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("plan", "missing.yaml", "--debug"), ("--debug", "plan", "missing.yaml")])
+def test_debug_shows_the_traceback(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = call(folder, *arguments)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "missing.yaml: cannot read the recipe" in done.stderr
+
+
+def test_an_error_in_a_users_module_keeps_its_traceback(folder: Path) -> None:
+    (folder / "ownstages.py").write_text("import a_package_that_is_not_there")
+    (folder / "recipe.yaml").write_text("stages:\n  - ownstages:slow\n")
+    done = call(folder, "plan", "recipe.yaml")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "a_package_that_is_not_there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("rnu",), "invalid choice: 'rnu'"),
+        (("run",), "the following arguments are required: RECIPE"),
+        (("run", "r.yaml", "--workers", "two"), "invalid int value: 'two'"),
+        (("stages", "WordCoutFilter"), "Did you mean 'WordCountFilter'?"),
+    ],
+)
+def test_wrong_usage(folder: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    done = call(folder, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert complaint in done.stderr
+
+
+def test_without_a_command_there_is_help(folder: Path) -> None:
+    done = call(folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "quickstart" in done.stderr
+
+
+def test_a_reader_that_stops_early_is_no_error(folder: Path) -> None:
+    pipeline = f"{sys.executable} -m tamis stages --json | head -c 1"
+    done = subprocess.run(pipeline, shell=True, cwd=folder, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[", "")
+
+
+# --- stages, doctor, report, quickstart, --version ------------------------------------------------------------------
+
+
+def test_stages_are_listed_by_area(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stages"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("Reading and writing") < shown.index("JsonlReader") < shown.index("Text: filters")
+    assert "WordCountFilter" in shown
+    assert "Drop text with too few or too many words." in shown
+
+
+def test_every_stage_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stages", "--json"]) == 0
+    listed: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in listed if not entry["description"]] == []
+    words = next(entry for entry in listed if entry["name"] == "WordCountFilter")
+    assert words["kind"] == "filter"
+    assert words["parameters"][0] == {
+        "name": "min_words",
+        "type": "int",
+        "required": False,
+        "default": 50,
+        "description": "The fewest words that are kept.",
+    }
+
+
+def test_one_stage_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stages", "Route"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("Route stage, tamis.stages.flow Send each row to one of several branches")
+    assert "otherwise Stages [] The stages for rows whose value names no branch." in shown
+    assert ">>>" not in shown
+
+
+def test_a_stage_of_ones_own_is_explained(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "from tamis.stages.base import ProcessingStage\n"
+        "class Cut(ProcessingStage):\n"
+        '    "Cuts texts."\n'
+        "    def __init__(self, length: int = 5): self.length = length\n"
+    )
+    assert "length" in call(folder, "stages", "mine:Cut").stdout
+
+
+def test_doctor_shows_the_machine_and_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("cores", "memory", "disk", "GPU", "pyarrow", "Ray", "pandas frames in your own stages"):
+        assert word in shown
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tamis"] == tamis.__version__
+    assert found["machine"]["memory"]["total_bytes"] > 0
+    assert {"pandas", "s3"} <= set(found["extras"])
+    assert all(found["packages"].values())
+
+
+def test_report_shows_a_run_and_writes_its_page_anew(folder: Path) -> None:
+    call(folder, "run", "recipe.yaml", "--quiet", "--run-dir", "run")
+    page = folder / "run" / "report.html"
+    page.unlink()
+    done = call(folder, "report", "run")
+    assert done.returncode == 0
+    assert page.exists()
+    assert "word_count" in done.stdout
+    assert f"report: {page}" in done.stdout
+
+
+def test_report_opens_the_page(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / "run.json").write_text(json.dumps({"pipeline": "p"}))
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["report", str(folder / "run"), "--open"]) == 0
+    assert opened == [(folder / "run" / "report.html").as_uri()]
+
+
+def test_report_of_no_run(folder: Path) -> None:
+    done = call(folder, "report", "data")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "data: this is no run directory: it has no run.json" in done.stderr
+
+
+def test_quickstart_shows_what_was_kept_and_why(folder: Path) -> None:
+    done = call(folder, "quickstart", "--output", "first", "--workers", "1")
+    assert done.returncode == 0
+    assert "quickstart done in" in done.stdout
+    assert "exact duplicate" in done.stdout
+    assert f"report: {folder / 'first' / 'run' / 'report.html'}" in done.stdout
+    assert (folder / "first" / "run" / "report.html").exists()
+    quiet = call(folder, "quickstart", "--output", "second", "--workers", "1", "--quiet")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_version_loads_next_to_nothing(folder: Path) -> None:
+    assert call(folder, "--version").stdout == f"tamis {tamis.__version__}\n"
+    code = (
+        "import sys\nfrom tamis.cli import main\n"
+        "try: main(['--version'])\nexcept SystemExit: pass\n"
+        "heavy = {'pyarrow', 'rich', 'yaml', 'polars', 'numpy', 'fsspec', 'importlib.metadata'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[1] == "[]"

@@ -1,0 +1,120 @@
+"""The code of NeMo Curator's own guides runs on tamis: as it is written, and with its imports renamed."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tamis import compat
+
+SEEDS = Path(__file__).parent / "seeds"
+RAY = "RayClient come with tamis[ray]"
+
+Namespace = dict[str, Any]
+Run = Callable[..., Namespace]
+
+
+@pytest.fixture(params=["as written", "renamed"])
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a script in an empty directory and gives back its names."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, *edits: tuple[str, str]) -> Namespace:
+        source = (SEEDS / name).read_text(encoding="utf-8")
+        for old, new in edits:
+            assert old in source
+            source = source.replace(old, new)
+        if request.param == "renamed":
+            source = source.replace("nemo_curator", "tamis")
+        else:
+            compat.activate()
+        script = tmp_path / name
+        script.write_text(source, encoding="utf-8")
+        return runpy.run_path(str(script), run_name="__main__")
+
+    yield run
+    compat.deactivate()
+
+
+def texts(results: Any) -> list[list[str]]:
+    return [task.data["text"].to_pylist() for task in results]
+
+
+def test_basic_usage(run: Run) -> None:
+    assert texts(run("basic_usage.py")["results"]) == [["some words"]]
+
+
+def test_stages_declare_what_they_need(run: Run) -> None:
+    made = run("resource_allocation.py")
+    assert made["TokenizerStage"]().resources.cpus == 1.0
+    assert not made["tokenizer_stage"].resources.requires_gpu
+    assert made["custom_filter_stage"].name == "custom_filter"
+    assert made["whole_gpu"].resources.gpus == 1
+    assert made["quarter_gpu"].resources.gpus == 0.25
+    assert made["model_stage"].resources.gpu_memory_gb == 10
+
+
+def test_batch_size_is_how_many_tasks_come_at_once(run: Run) -> None:
+    made = run("batch_size.py")
+    assert made["word_count_stage"].batch_size == 128
+    rows = [row for task in made["results"] for row in task.data.to_pylist()]
+    assert [(row["words"], row["at_once"]) for row in rows] == [(2, 3), (4, 3), (6, 3)]
+
+
+def test_a_pipeline_of_ones_own_stages(run: Run, tmp_path: Path) -> None:
+    (written,) = run("modular_pipeline.py")["results"]
+    assert written.data == ["output.jsonl"]
+    assert (tmp_path / "output.jsonl").read_text() == '{"text":"some words"}\n'
+
+
+def test_text_curation(run: Run, tmp_path: Path) -> None:
+    run("text_curation.py")
+    (written,) = tmp_path.glob("curated/*.jsonl")
+    (line,) = written.read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["text"].startswith('Once upon a time a "small" cat sat')
+
+
+@pytest.mark.parametrize(
+    ("script", "left_out"),
+    [
+        ("ray_data_executor.py", ("RayDataExecutor", "RayDataExecutor()")),
+        ("end_to_end.py", ("XennaExecutor", 'XennaExecutor(config={"execution_mode": "streaming"})')),
+    ],
+)
+def test_ray_executors_run_here_once_they_are_left_out(run: Run, script: str, left_out: tuple[str, str]) -> None:
+    name, call = left_out
+    (line,) = [t for t in (SEEDS / script).read_text(encoding="utf-8").splitlines() if f"import {name}" in t]
+    assert all(text for batch in texts(run(script, (line, ""), (call, "None"))["results"]) for text in batch)
+
+
+@pytest.mark.parametrize(
+    ("script", "advice"),
+    [
+        ("ray_data_executor.py", RAY),
+        ("end_to_end.py", RAY),
+        ("ray_client.py", RAY),
+        ("fuzzy_deduplication.py", "tamis.stages.deduplication.exact.ExactDeduplication"),
+        ("image_curation.py", "images, audio and video are not built yet"),
+    ],
+)
+def test_what_is_not_there_yet_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, advice: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compat.activate()
+    try:
+        with pytest.raises(compat.NotInTamisError) as caught:
+            runpy.run_path(str(SEEDS / script), run_name="__main__")
+    finally:
+        compat.deactivate()
+    assert advice in str(caught.value)
+
+
+def test_every_script_is_run() -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert [s.name for s in SEEDS.glob("*.py") if f'"{s.name}"' not in source] == []

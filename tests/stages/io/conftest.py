@@ -1,0 +1,103 @@
+"""Runs readers and writers the way an executor does, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tamis.stages.base import CompositeStage, WorkerMetadata, emissions
+from tamis.stages.emit import BadRow, BadRows, Publish
+from tamis.stages.io import MergeShards, publish
+from tamis.tasks import DocumentBatch, FileGroup
+
+
+@dataclass
+class Read:
+    """What a reader gave: batches, rows and what was set aside."""
+
+    batches: list[DocumentBatch] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for batch in self.batches for row in batch.data.to_pylist()]
+
+    @property
+    def table(self) -> pa.Table:
+        return pa.concat_tables([b.data for b in self.batches], promote_options="permissive")
+
+
+def read_all(reader: CompositeStage[Any, Any]) -> Read:
+    partitioning, stage = reader.decompose()
+    result = Read()
+    for group in partitioning.splits(""):  # type: ignore[attr-defined]  # a source stage
+        for made in emissions(stage.process(group)):
+            if isinstance(made, BadRows):
+                result.bad += made.rows
+            else:
+                assert isinstance(made, DocumentBatch)
+                result.batches.append(made)
+    return result
+
+
+def write_all(
+    writer: CompositeStage[Any, Any], tables: Sequence[Any], scratch: Path, orders: Iterable[tuple[int, ...]] = ()
+) -> list[FileGroup]:
+    """Write batches, publish the files, return what the sink handed on."""
+    stages = writer.decompose()
+    places = list(orders) or [(i,) for i in range(len(tables))]
+    tasks: list[Any] = [
+        DocumentBatch(table, order=place, task_id=f"task{'.'.join(map(str, place))}", dataset_name="data")
+        for place, table in zip(places, tables, strict=True)
+    ]
+    stages[-1].prepare()  # type: ignore[attr-defined]  # every sink has it
+    for stage in stages:
+        stage.setup(WorkerMetadata(scratch=str(scratch)))
+        tasks = _merged(stage, tasks) if isinstance(stage, MergeShards) else _processed(stage, tasks)
+    return tasks
+
+
+def _processed(stage: Any, tasks: list[Any]) -> list[Any]:
+    result = []
+    for task in tasks:
+        children = _published(stage, stage.process(task))
+        for i, child in enumerate(children):
+            child.order, child.task_id = (*task.order, i), f"{task.task_id}.{i}"
+        result += children
+    return result
+
+
+def _merged(stage: MergeShards, tasks: list[Any]) -> list[Any]:
+    """Consecutive tasks up to the size the stage asks for."""
+    assert stage.ordered
+    batches: list[list[Any]] = [[]]
+    for task in tasks:
+        if batches[-1] and sum(t.weight for t in batches[-1]) + task.weight > stage.batch_bytes:
+            batches.append([])
+        batches[-1].append(task)
+    return [made for batch in batches if batch for made in _published(stage, stage.process_batch(batch))]
+
+
+def _published(stage: Any, result: Any) -> list[Any]:
+    tasks = []
+    for made in emissions(result):
+        if isinstance(made, Publish):
+            publish(made)
+        else:
+            tasks.append(made)
+    return tasks
+
+
+@pytest.fixture
+def read() -> Callable[[CompositeStage[Any, Any]], Read]:
+    return read_all
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., list[FileGroup]]:
+    return lambda writer, tables, **more: write_all(writer, tables, tmp_path / "scratch", **more)

@@ -1,0 +1,57 @@
+"""The public names: they are there, they are all there is, and asking for one loads no more than it needs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import tamis
+from tamis.errors import MissingExtraError
+
+HEAVY = ("numba", "pandas", "polars", "pyarrow", "ray", "torch")
+
+
+def public_modules() -> list[str]:
+    found = (m.name for m in pkgutil.walk_packages(tamis.__path__, "tamis."))
+    return ["tamis", *(name for name in found if not any(part.startswith("_") for part in name.split(".")))]
+
+
+def test_all_is_what_can_be_imported() -> None:
+    defined_here = {n for n, v in vars(tamis).items() if getattr(v, "__module__", "") == "tamis" and n[0] != "_"}
+    assert set(tamis.__all__) == {*tamis._HOMES, *defined_here, "__version__"}
+    assert dir(tamis) == sorted(tamis.__all__)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Pipelin'"):
+        tamis.Pipelin  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_what_a_module_offers_is_there(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    offered = getattr(module, "__all__", [])
+    assert [n for n in offered if not hasattr(module, n)] == []
+    assert len(offered) == len(set(offered))
+
+
+def test_importing_tamis_loads_nothing_heavy() -> None:
+    code = f"import sys, tamis; print(*[m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_how_long_importing_tamis_takes_is_shown() -> None:
+    """The aim is less than 150 ms. It is printed, not asserted: another program on the machine proves nothing."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import tamis"], capture_output=True, text=True, check=True
+    )
+    (line,) = [t for t in done.stderr.splitlines() if t.endswith(" tamis")]
+    print(f"import tamis: {int(line.split('|')[1]) / 1000:.1f} ms")  # noqa: T201 - its only purpose
