@@ -22,6 +22,7 @@ __all__ = [
     "ColumnError",
     "DataError",
     "MissingExtraError",
+    "NotInTamisError",
     "PlanError",
     "RecipeError",
     "ResourceError",
@@ -111,6 +112,10 @@ class MissingExtraError(TamisError, ImportError):
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
         super().__init__(f'{what} needs the package {package!r}: pip install "tamis[{extra}]"')
+
+
+class NotInTamisError(TamisError, ImportError):
+    """A script asks for a module or a name of the peer's that tamis does not have."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

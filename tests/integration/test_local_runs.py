@@ -439,3 +439,21 @@ def test_output_tasks_are_read_when_asked_for(tmp_path: Path) -> None:
     assert result[-1].order == (0, 11)
     with pytest.raises(IndexError, match="12 output tasks"):
         result[12]
+
+
+def test_tasks_of_earlier_runs_can_be_the_input_of_another(tmp_path: Path) -> None:
+    first = run(tmp_path, [upper], initial_tasks=[DocumentBatch({"text": ["a"]})])
+    second = run(tmp_path, [upper], initial_tasks=[DocumentBatch({"text": ["b"]})])
+    both = run(tmp_path, [upper], initial_tasks=[*first, *second])
+    assert [r["text"] for r in rows(both)] == ["A", "B"]
+
+
+def test_input_tasks_are_left_as_they_were(tmp_path: Path) -> None:
+    task = DocumentBatch({"text": ["a"]})
+    run(tmp_path, [upper], initial_tasks=[task, task])
+    assert (task.task_id, task.order) == ("", ())
+
+
+def test_a_class_as_initial_task_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"is no task; give an object, EmptyTask\(\)"):
+        run(tmp_path, [Make(1)], initial_tasks=[EmptyTask])

@@ -18,7 +18,7 @@ from typing import Any
 import tamis
 from tamis.compat import places
 from tamis.compat.hints import hint_for
-from tamis.errors import TamisError
+from tamis.errors import NotInTamisError
 
 __all__ = ["NotInTamisError", "activate", "deactivate"]
 
@@ -28,8 +28,6 @@ _FOR_WORKERS = str(Path(__file__).parent / "for_workers")
 """A directory with a module of the peer's name: worker processes get the driver's ``sys.path``, not its finders."""
 
 
-class NotInTamisError(TamisError, ImportError):
-    """A script asks for a module or a name of the peer's that tamis does not have."""
 
 
 class Alias(ModuleType):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -95,13 +96,23 @@ class Pipeline:
             progress: What is shown meanwhile: ``"auto"`` is a live table on a terminal, else a line now and then.
         """
         executor = executor or default_executor()
-        initial = list(initial_tasks) if initial_tasks is not None else [EmptyTask()]
+        initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
         kinds = {type(t) for t in initial}
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         return run_plan(plan, executor, initial, self.description, run_dir, progress)
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"
+
+
+def _fresh(task: Task[Any]) -> Task[Any]:
+    """A copy without identity: a task of an earlier run gets a new place in this one, and its owner keeps the old."""
+    if not isinstance(task, Task):
+        hint = f"give an object, {task.__name__}()" if inspect.isclass(task) else "give a list of tasks"
+        raise TypeError(f"run(initial_tasks=...): {task!r} is no task; {hint}")
+    fresh = copy.copy(task)
+    fresh.task_id, fresh.order = "", ()
+    return fresh
 
 
 def default_executor() -> Executor:

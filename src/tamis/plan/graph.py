@@ -97,7 +97,7 @@ class _Builder:
 
     def _dropped(self, wrapper: Dropped, ways: list[Way]) -> list[Way]:
         ways = self.chain([wrapper.stage], ways)
-        if len(ways) != 1:
+        if len(ways) != 1 or self.vertices[ways[0][0]].is_source:
             raise PlanError(f"Dropped({wrapper.stage.name}): it takes a stage with one way out, such as a filter")
         vertex = ways[0][0]
         return ways + self._side(wrapper.to, (vertex, DROPPED))

@@ -10,7 +10,6 @@ from tamis.runs.stats import StageStats
 __all__ = ["Step", "duration", "number", "percent", "rate", "rough_duration", "rows_read", "size", "steps"]
 
 _NOTHING = "\N{EN DASH}"
-_LISTED_FILE_BYTES = 200  # what a FileGroup counts for each file it names
 
 
 @dataclass(frozen=True)
@@ -54,24 +53,20 @@ class Step:
 
 
 def steps(stages: Sequence[StageStats]) -> list[Step]:
-    """What became of the rows in each stage.
+    """What became of the rows in each stage; plumbing between them is left out.
 
     >>> reader = StageStats("read", tasks_in=1, rows_in=1, rows_out=90, bytes_out=9000, quarantined=10)
     >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, dropped={"words < 50": 30})
     >>> [(s.before, s.after) for s in steps([reader, words])]
     [(100, 90), (90, 60)]
     """
-    return [_step(stage) for stage in stages]
+    return [_step(stage) for stage in stages if not stage.internal]
 
 
 def _step(stage: StageStats) -> Step:
     lost = stage.rows_dropped + stage.quarantined
-    # A source has no input; a stage between it and the reader hands on nothing but names of files.
-    lists_files = stage.tasks_in == 0 or (
-        not stage.files and 0 < stage.bytes_out == _LISTED_FILE_BYTES * stage.rows_out
-    )
     hands_nothing_on = not stage.rows_out and not stage.files and not lost
-    counts_rows = not lists_files and not hands_nothing_on
+    counts_rows = stage.tasks_in > 0 and not hands_nothing_on  # a source has no input but names of files
     if stage.rows_out + lost <= stage.rows_in:  # what a writer hands on are not the rows it took
         return Step(stage, stage.rows_in, stage.rows_in - lost, counts_rows)
     return Step(stage, stage.rows_out + lost, stage.rows_out, counts_rows)

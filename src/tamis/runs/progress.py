@@ -166,7 +166,7 @@ class Speeds:
 
     def take(self, snapshot: Snapshot) -> None:
         """Note the counts of a snapshot."""
-        self._seen.append((snapshot.elapsed_s, [_through(stage) for stage in snapshot.stages]))
+        self._seen.append((snapshot.elapsed_s, [_through(stage) for stage in snapshot.stages if not stage.internal]))
         while len(self._seen) > 2 and self._seen[1][0] <= snapshot.elapsed_s - _WINDOW_S:
             self._seen.popleft()
 

@@ -235,6 +235,8 @@ class CompositeStage(ProcessingStage[X, Y]):
         """A copy with settings changed: of the inner stages by name, or, with plain keywords, of all of them."""
         changed = copy.copy(self)
         object.__setattr__(changed, "_overrides", {**self._overrides_so_far(), **(overrides or {})})
+        if "name" in settings:
+            object.__setattr__(changed, "name", settings.pop("name"))
         object.__setattr__(changed, "_settings", {**getattr(self, "_settings", {}), **settings})
         return changed
 
@@ -251,8 +253,7 @@ class CompositeStage(ProcessingStage[X, Y]):
                     f"{self.name}.with_({{{wanted!r}: ...}}): it has no stage of that name, "
                     f"only {', '.join(names)}.{did_you_mean(wanted, names)}"
                 )
-        settings = dict(getattr(self, "_settings", {}))
-        settings.pop("name", None)
+        settings = getattr(self, "_settings", {})
         return [s.with_(**{**settings, **overrides.get(s.name, {})}) for s in stages]
 
     def get_description(self) -> str:

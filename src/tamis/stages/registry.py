@@ -26,7 +26,15 @@ _AREAS: Final = (
     ("Branches", ("tamis.stages.flow",)),
     ("Text: filters", ("tamis.stages.text.filters",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
-    ("Text: other", ("tamis.stages.text.classifiers", "tamis.stages.text.embedders", "tamis.stages.text.download")),
+    (
+        "Text: other",
+        (
+            "tamis.stages.text.columns",
+            "tamis.stages.text.classifiers",
+            "tamis.stages.text.embedders",
+            "tamis.stages.text.download",
+        ),
+    ),
     (
         "Deduplication",
         (

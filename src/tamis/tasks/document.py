@@ -25,6 +25,8 @@ class DocumentBatch(Task[pa.Table]):
     >>> batch = DocumentBatch([{"text": "a b"}, {"text": "c"}])
     >>> batch.num_items, batch.get_columns()
     (2, ['text'])
+    >>> DocumentBatch([{"a": 1}, {"b": 2}]).data.to_pylist()
+    [{'a': 1, 'b': None}, {'a': None, 'b': 2}]
     """
 
     def __post_init__(self) -> None:
@@ -87,7 +89,8 @@ def as_table(data: Any) -> pa.Table:
     if isinstance(data, dict):
         return pa.table(data)
     if isinstance(data, list) and all(isinstance(row, dict) for row in data):
-        return pa.Table.from_pylist(data)
+        names = dict.fromkeys(name for row in data for name in row)
+        return pa.table({name: [row.get(name) for row in data] for name in names})
     module = type(data).__module__.partition(".")[0]
     if module == "pandas" and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)

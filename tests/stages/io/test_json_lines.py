@@ -248,13 +248,15 @@ def test_a_chosen_key_that_appears_late_is_read() -> None:
     assert table["a"].to_pylist() == [None] * FAR + ["x"]
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["x", "y", '"', "\\"]), inner, max_size=2),
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.sampled_from(["x", "y", '"', "\\"]), v, max_size=2),
     max_leaves=6,
-)  # fmt: skip
-ROWS = st.lists(st.dictionaries(st.sampled_from(["a", "b", "é", 'q"', "\\", ""]), JSON_VALUES, max_size=4), min_size=1, max_size=8)  # fmt: skip
+)
+KEYS = st.sampled_from(["a", "b", "é", 'q"', "\\", ""])
+ROWS = st.lists(st.dictionaries(KEYS, JSON_VALUES, max_size=4), min_size=1, max_size=8)
 
 
 @settings(max_examples=300, deadline=None)

@@ -104,7 +104,7 @@ class ProcessSubstrate(ThreadSubstrate):
     def _start(self, worker: int, gpu_ids: tuple[int, ...]) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
         if gpu_ids:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpu_ids))
+            environment["CUDA_VISIBLE_DEVICES"] = _cuda_names(gpu_ids, environment.get("CUDA_VISIBLE_DEVICES"))
         process = subprocess.Popen(
             [sys.executable, "-m", "tamis.backends.substrates.worker"],
             stdin=subprocess.PIPE,
@@ -139,6 +139,16 @@ class ProcessSubstrate(ThreadSubstrate):
             if answer is None:
                 raise EOFError("it closed its pipe")
             self._events.put(Done(tickets.popleft(), pickle.loads(answer)))
+
+
+def _cuda_names(gpu_ids: tuple[int, ...], visible: str | None) -> str:
+    """GPUs as CUDA is told of them: our numbers count the cards that the driver itself may see.
+
+    >>> _cuda_names((0, 1), None), _cuda_names((0, 1), "3,5,7")
+    ('0,1', '3,5')
+    """
+    cards = visible.split(",") if visible else None
+    return ",".join(cards[i].strip() if cards else str(i) for i in gpu_ids)
 
 
 def _take(inbox: Inbox) -> list[Assignment | None]:

@@ -234,17 +234,28 @@ def _streamed_parts(
             byte, data = len(BOM), data[len(BOM) :]
         # The rest of a stream that broke off is no whole line, even if it looks like one.
         ends = len(data) if not piece and broken is None else data.rfind(b"\n") + 1
-        lines = data[:ends]
-        if lines:
+        for lines in _cut(data[:ends], block_bytes):
             yield Part(file.path, byte, lines, line if count or first else None)
+            first = False
+            byte += len(lines)
+            line += lines.count(b"\n") if count else 0
         first = False
-        byte += ends
-        line += lines.count(b"\n") if count else 0
         pieces, held = [data[ends:]], len(data) - ends
         if broken is not None:
             yield BadRows((BadRow(file.path, line, byte, broken.problem, data[ends:]),))
         if not piece:
             return
+
+
+def _cut(lines: bytes, block_bytes: int) -> Iterator[bytes]:
+    """Lines in portions of about a block: a very compressible stream comes in large pieces."""
+    start = 0
+    while 2 * (len(lines) - start) > 3 * block_bytes:
+        stop = lines.rfind(b"\n", start, start + block_bytes) + 1 or lines.find(b"\n", start + block_bytes) + 1
+        yield lines[start : stop or len(lines)]
+        start = stop or len(lines)
+    if start < len(lines):
+        yield lines[start:] if start else lines
 
 
 class _Decompressor(Protocol):

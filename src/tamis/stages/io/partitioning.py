@@ -59,6 +59,7 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
 
     resources = Resources(cpus=0.5)
     releases_gil: ClassVar[bool] = True
+    internal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.files_per_partition is not None and self.blocksize is not None:

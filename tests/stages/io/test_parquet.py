@@ -1,0 +1,141 @@
+"""Reading Parquet: row groups by range, other schemas, broken files."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tamis.errors import DataError, PlanError
+from tamis.stages.io import ParquetReader, ParquetReaderStage
+from tamis.tasks import FileGroup, FileSlice
+
+TABLE = pa.table({"text": [f"row {i}" for i in range(1000)], "n": range(1000)})
+
+
+def test_a_file_is_read_whole(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    assert read(ParquetReader(str(tmp_path))).rows == TABLE.to_pylist()
+
+
+def test_a_large_file_is_read_in_ranges(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=50)
+    result = read(ParquetReader(str(tmp_path), blocksize=4096))
+    assert len(result.batches) > 3
+    assert result.rows == TABLE.to_pylist()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(group=st.integers(1, 400), cuts=st.lists(st.floats(0, 1), max_size=8))
+def test_any_cut_into_ranges_reads_each_row_group_once(tmp_path: Path, group: int, cuts: list[float]) -> None:
+    path = tmp_path / f"{group}.parquet"
+    if not path.exists():
+        pq.write_table(TABLE, path, row_group_size=group)
+    size = path.stat().st_size
+    edges = sorted({0, size, *(int(c * size) for c in cuts)})
+    found = []
+    for start, stop in itertools.pairwise(edges):
+        task = FileGroup([str(path)], slices=[FileSlice(str(path), start, stop, size)])
+        for batch in ParquetReaderStage().process(task):
+            found += batch.data["n"].to_pylist()  # type: ignore[union-attr]  # no bad rows
+    assert found == list(range(1000))
+
+
+def test_a_row_group_larger_than_a_block_comes_in_several_batches(tmp_path: Path, read: Any) -> None:
+    table = pa.table({"text": [f"{i}" + "x" * 500 for i in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+    result = read(ParquetReader(str(tmp_path), blocksize=50_000))
+    assert len(result.batches) > 5
+    assert result.rows == table.to_pylist()
+
+
+def test_small_files_become_one_batch(tmp_path: Path, read: Any) -> None:
+    for i in range(50):
+        pq.write_table(TABLE.slice(i, 1), tmp_path / f"{i:02d}.parquet")
+    result = read(ParquetReader(str(tmp_path), include_path="path"))
+    assert len(result.batches) == 1
+    assert [Path(r["path"]).stem for r in result.rows] == [f"{i:02d}" for i in range(50)]
+    assert [r["n"] for r in result.rows] == list(range(50))
+
+
+def test_other_columns_and_wider_types_go_together(tmp_path: Path, read: Any) -> None:
+    pq.write_table(pa.table({"a": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [1.5], "b": ["x"]}), tmp_path / "b.parquet")
+    assert read(ParquetReader(str(tmp_path))).rows == [{"a": 1.0, "b": None}, {"a": 1.5, "b": "x"}]
+
+
+def test_types_that_do_not_go_together_are_named(tmp_path: Path, read: Any) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError) as error:
+        read(ParquetReader(str(tmp_path)))
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    assert f"{second}: column 'a' is string here, but int64 in {first}" in str(error.value)
+
+
+def test_a_file_that_does_not_go_together_with_the_others_is_set_aside(tmp_path: Path, read: Any) -> None:
+    for name, values in (("a", [1]), ("b", ["x"]), ("c", [3])):
+        pq.write_table(pa.table({"a": values}), tmp_path / f"{name}.parquet")
+    result = read(ParquetReader(str(tmp_path), on_error="quarantine"))
+    assert result.rows == [{"a": 1}, {"a": 3}]
+    assert [Path(b.path).name for b in result.bad] == ["b.parquet"]
+
+
+@pytest.mark.parametrize("broken", ["no parquet", "cut off", "empty"])
+def test_a_broken_file_is_named(tmp_path: Path, read: Any, broken: str) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    content = {"no parquet": b"hello " * 100, "cut off": whole[: len(whole) // 2], "empty": b""}[broken]
+    (tmp_path / "b.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"b\.parquet: this is no Parquet file, or it is cut off: "):
+        read(ParquetReader(str(tmp_path)))
+    result = read(ParquetReader(str(tmp_path), on_error="quarantine"))
+    assert result.table.num_rows == 1000
+    [bad] = result.bad
+    assert (Path(bad.path).name, bad.line, bad.byte) == ("b.parquet", None, None)
+
+
+def test_a_damaged_page_is_an_error(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=500)
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    start = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(1).column(0).data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(DataError, match=r"a\.parquet: row groups? .* cannot be read"):
+        read(ParquetReader(str(tmp_path)))
+
+
+def test_only_chosen_columns_are_read(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    assert read(ParquetReader(str(tmp_path), fields=["n"])).table.column_names == ["n"]
+
+
+def test_a_missing_column_is_an_error(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"there is no column 'txet', only text, n\. Did you mean 'text'\?"):
+        read(ParquetReader(str(tmp_path), fields=["txet"]))
+
+
+def test_columns_are_known_from_the_footer(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    assert ParquetReader(str(tmp_path)).columns() == ["text", "n"]
+    assert ParquetReader(str(tmp_path / "missing")).columns() is None
+
+
+def test_a_file_without_rows_gives_no_batch(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
+    assert read(ParquetReader(str(tmp_path))).batches == []
+
+
+def test_arguments_of_the_parser_are_passed_on(tmp_path: Path, read: Any) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    table = read(ParquetReader(str(tmp_path), read_kwargs={"read_dictionary": ["text"]})).table
+    assert pa.types.is_dictionary(table.schema.field("text").type)
+    with pytest.raises(PlanError, match=r"Did you mean 'read_dictionary'\?"):
+        ParquetReader("data", read_kwargs={"read_dictionnary": ["text"]})
