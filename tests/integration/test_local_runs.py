@@ -457,3 +457,14 @@ def test_input_tasks_are_left_as_they_were(tmp_path: Path) -> None:
 def test_a_class_as_initial_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"is no task; give an object, EmptyTask\(\)"):
         run(tmp_path, [Make(1)], initial_tasks=[EmptyTask])
+
+
+def test_what_a_stage_counts_itself_is_in_the_statistics(tmp_path: Path) -> None:
+    class Counts(ProcessingStage[DocumentBatch, DocumentBatch]):
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            self.log_metric("characters", sum(map(len, task.data["text"].to_pylist())))
+            return task
+
+    result = run(tmp_path, [Make(3), Counts()], ("processes", 2))
+    texts = [t for batch in Make(3).process(EmptyTask()) for t in batch.data["text"].to_pylist()]
+    assert result.stage("Counts").custom == {"characters": sum(map(len, texts))}

@@ -197,6 +197,8 @@ class GroupRunner:
                 self._end(vertex, stats, family)
                 family = _Family(parent)
             self._handle(vertex, stats, family, item)
+        for metric, value in stage.take_metrics().items():
+            stats.custom[metric] = stats.custom.get(metric, 0) + value
         self._end(vertex, stats, family)
         self._count_rows(vertex, stats, tasks, rows_before)
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from tamis.cli.output import terminal_width, write
 
 __all__ = ["run"]
+
+_RESULTS = {
+    "report": "report.html",
+    "kept": "curated",
+    "dropped": "dropped",
+    "recipe": "recipe.yaml",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -18,5 +26,6 @@ def run(arguments: argparse.Namespace) -> int:
     result = run_quickstart(output=arguments.output, workers=arguments.workers, quiet=arguments.quiet)
     if not arguments.quiet:
         write(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
-        write(f"report: {result.run_dir}/report.html")
+        for what, name in _RESULTS.items():
+            write(f"{what:<8} {os.path.join(arguments.output, name)}")
     return 0

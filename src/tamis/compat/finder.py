@@ -28,8 +28,6 @@ _FOR_WORKERS = str(Path(__file__).parent / "for_workers")
 """A directory with a module of the peer's name: worker processes get the driver's ``sys.path``, not its finders."""
 
 
-
-
 class Alias(ModuleType):
     """Stands for a module of the peer's. Its names are those of the tamis modules behind it: the very same objects."""
 

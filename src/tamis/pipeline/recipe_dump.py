@@ -107,6 +107,8 @@ def _dump_settings(
     settings: dict[str, Any] = {}
     if isinstance(stage, CompositeStage):
         settings.update(getattr(stage, "_settings", {}))
+        if "name" not in stage.parameters() and stage.name != make_anew().name:
+            settings["name"] = stage.name
         if getattr(stage, "_overrides", {}):
             settings["stages"] = getattr(stage, "_overrides", {})
     else:

@@ -31,7 +31,8 @@ def quickstart_pipeline(output: str) -> Pipeline:
     """Read, clean, score and filter, deduplicate, write: what the quickstart runs.
 
     Args:
-        output: Directory for the result: ``curated/`` what is kept, ``dropped/`` what is not, with the reasons.
+        output: Directory for the result: in ``curated/`` what is kept, in ``dropped/`` what the filters left out, with
+            the reasons.
 
     >>> [stage.name for stage in quickstart_pipeline("out").stages][0]
     'JsonlReader'
@@ -55,8 +56,8 @@ def quickstart_pipeline(output: str) -> Pipeline:
     by_words: list[Any] = [WordCountFilter(min_words=20), MeanWordLengthFilter(), SymbolsToWordsFilter()]
 
     def keep(filters: list[Any], name: str) -> ProcessingStage[Any, Any]:
-        kept_aside = JsonlWriter(os.path.join(output, "dropped"), mode="overwrite", filename=f"{name}-{{order}}")
-        return Dropped(ScoreFilter(filters).with_(name=name), to=[kept_aside])
+        aside = JsonlWriter(os.path.join(output, "dropped", name), mode="overwrite").with_(name=f"write {name}")
+        return Dropped(ScoreFilter(filters).with_(name=name), to=[aside])
 
     return Pipeline(
         "quickstart",
@@ -70,7 +71,7 @@ def quickstart_pipeline(output: str) -> Pipeline:
                 otherwise=[keep([*by_words, *any_language], "filter")],
             ),
             ExactDeduplication(),
-            JsonlWriter(os.path.join(output, "curated"), mode="overwrite"),
+            JsonlWriter(os.path.join(output, "curated"), mode="overwrite").with_(name="write"),
         ],
     )
 

@@ -20,6 +20,7 @@ class StageStats:
         quarantined: Rows that could not be read or worked on.
         retries: Times a task was tried again.
         files: Files published by the stage, if it writes.
+        custom: What the stage counted itself, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
         internal: Whether it is plumbing (part of a shuffle, say) that reports need not show.
     """
 
@@ -35,14 +36,16 @@ class StageStats:
     quarantined: int = 0
     retries: int = 0
     files: int = 0
+    custom: dict[str, float] = field(default_factory=dict)
     internal: bool = False
 
     def add(self, other: StageStats) -> None:
         """Add another worker's counts to these."""
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for reason, count in other.dropped.items():
-            self.dropped[reason] = self.dropped.get(reason, 0) + count
+        for mine, theirs in ((self.dropped, other.dropped), (self.custom, other.custom)):
+            for key, count in theirs.items():
+                mine[key] = mine.get(key, 0) + count  # type: ignore[assignment]  # int or float, as it was
 
     @property
     def rows_dropped(self) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
 import inspect
+import time
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -145,6 +147,37 @@ class ProcessingStage(Generic[X, Y]):
     def num_workers(self) -> int | None:
         """A fixed number of workers, or ``None`` to leave it to the executor."""
         return self._num_workers
+
+    def log_metric(self, name: str, value: float) -> None:
+        """Count something of the stage's own while it works; the run's statistics have the sum over all tasks.
+
+        >>> stage = ProcessingStage()
+        >>> stage.log_metric("cache_hits", 2)
+        >>> stage.take_metrics()
+        {'cache_hits': 2}
+        """
+        metrics = self.__dict__.setdefault("_metrics", {})
+        metrics[name] = metrics.get(name, 0) + value
+
+    def take_metrics(self) -> dict[str, float]:
+        """What was counted since the last call."""
+        taken: dict[str, float] = self.__dict__.pop("_metrics", {})
+        return taken
+
+    def _log_metric(self, name: str, value: float) -> None:
+        self.log_metric(name, value)
+
+    def _log_metrics(self, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            self.log_metric(name, value)
+
+    @contextlib.contextmanager
+    def _time_metric(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.log_metric(name, time.perf_counter() - began)
 
     def ray_stage_spec(self) -> dict[str, Any]:
         """Settings for Ray executors."""

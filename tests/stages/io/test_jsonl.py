@@ -284,7 +284,7 @@ def test_looking_for_columns_never_fails(tmp_path: Path, content: bytes | None) 
 
 def test_what_is_known_before_a_run(tmp_path: Path) -> None:
     stage = JsonlReader("data", fields=["text"], include_path="path").decompose()[1]
-    assert stage.columns_after(None) == {"text", "path"}
+    assert stage.columns_after(None) == frozenset({"text", "path"})
     assert JsonlReader("data").decompose()[1].columns_after(None) is None
 
 

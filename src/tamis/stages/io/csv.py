@@ -129,7 +129,7 @@ class CsvReaderStage(TableReaderStage):
             column_names=names, skip_rows_after_names=1, block_size=max(self.block_bytes, 4096), encoding="utf8"
         )
         try:
-            stream = pa.PythonFile(io.BufferedReader(StreamFile(_without_bom(pieces)), 2**20), mode="r")
+            stream = pa.PythonFile(io.BufferedReader(StreamFile(_framed(pieces)), 2**20), mode="r")
             for batch in pa_csv.open_csv(stream, read_options=read, **self._options(names, broken)):
                 yield from self._as_text(pa.Table.from_batches([batch]), file)
         except pa.ArrowInvalid as e:
@@ -145,7 +145,7 @@ class CsvReaderStage(TableReaderStage):
 
     def _find_broken(self, file: FileSlice, names: list[str]) -> list[BadRow]:
         """Rows with the wrong number of values, found by going through the whole file with Python's reader."""
-        stream = io.BufferedReader(StreamFile(_without_bom(byte_stream(file, self.storage_options))), 2**20)
+        stream = io.BufferedReader(StreamFile(_framed(byte_stream(file, self.storage_options))), 2**20)
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         found: list[BadRow] = []
         line = 1
@@ -277,10 +277,13 @@ def _invalid_utf8(pieces: Iterable[bytes]) -> int | None:
     return None
 
 
-def _without_bom(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(pieces, b"")
-    yield first.removeprefix(BOM)
-    yield from pieces
+def _framed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A stream without a byte order mark, and with an end of line at its end: Arrow trips over a lone header."""
+    piece = next(pieces, b"").removeprefix(BOM)
+    while piece:
+        following = next(pieces, b"")
+        yield piece if following or piece.endswith(b"\n") else piece + b"\n"
+        piece = following
 
 
 @dataclass

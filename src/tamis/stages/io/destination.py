@@ -103,10 +103,11 @@ class Destination:
         values = {
             "order": order_text(task.order),
             "task_id": task.task_id,
-            "dataset": task.dataset_name,
-            "source": base_name(str(sources[0])).partition(".")[0],
+            "dataset": task.dataset_name or "data",
+            "source": base_name(str(sources[0])).partition(".")[0] or "data",
         }
-        return self.filename.format(**{k: v.replace("/", "_") for k, v in values.items()}) + self.ending
+        name = self.filename.format(**{k: v.replace("/", "_") for k, v in values.items()})
+        return name.lstrip("._") + self.ending
 
     def write(self, relative: str, rows: int, fill: Callable[[BinaryIO], object]) -> Publish:
         """Write a file under a name of this attempt's own, ready to be published."""

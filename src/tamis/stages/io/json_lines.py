@@ -111,7 +111,7 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
     import polars as pl
 
     try:
-        guess = pl.read_ndjson(data, infer_schema_length=_GUESS_ROWS, n_rows=_GUESS_ROWS).schema
+        guess = pl.read_ndjson(_first_lines(data, _GUESS_ROWS)).schema
         if not all(f in guess and not guess[f].is_nested() for f in fields):
             return None
         table = _as_arrow(pl.read_ndjson(data, schema={f: guess[f] for f in fields}))
@@ -146,6 +146,13 @@ def _in_order(data: bytes, names: list[str]) -> list[str]:
         at = first_line.find(key)
         places[name] = data.find(key) % (len(data) + 1) if at < 0 else at  # not found: last
     return sorted(names, key=places.__getitem__)
+
+
+def _first_lines(data: bytes, count: int) -> bytes:
+    stop = 0
+    for _ in range(count):
+        stop = _line_end(data, stop)
+    return data[:stop]
 
 
 def _as_arrow(frame: Any) -> pa.Table:

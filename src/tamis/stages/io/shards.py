@@ -59,7 +59,7 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         if worker_metadata is None or not worker_metadata.scratch:
             raise PlanError(f"{self.name}: shard_bytes needs a run directory for the pieces")
-        directory = f"{worker_metadata.scratch.rstrip('/')}/{self.name}{self.label and '-' + self.label}"
+        directory = join(worker_metadata.scratch, f"{self.name}-{self.label}")
         self._scratch = Destination(directory, "{order}-{task_id}", f".{self.encoder.extension}")
 
     def process(self, task: DocumentBatch) -> Iterator[FileGroup]:
