@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.stages.io import json_lines
-from tamis.stages.io.json_lines import Census, parse_json_lines
+from tamis.stages.io.json_census import Census
+from tamis.stages.io.json_lines import parse_json_lines
 
 
 def lines(*rows: str) -> bytes:

@@ -210,6 +210,14 @@ def test_a_file_that_vanished_is_an_error(tmp_path: Path) -> None:
         list(JsonlReaderStage().process(group))
 
 
+def test_a_file_that_vanished_is_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(dump(ROWS))
+    slices = [FileSlice(str(tmp_path / "gone.jsonl"), size=10), FileSlice(str(tmp_path / "a.jsonl"))]
+    bad, batch = JsonlReaderStage(on_error="quarantine").process(FileGroup([], slices=slices))
+    assert "there is no such file" in bad.rows[0].problem  # type: ignore[union-attr]  # the first is the bad row
+    assert batch.data.num_rows == 1000  # type: ignore[union-attr]  # the second is the batch
+
+
 def test_a_file_that_changed_since_it_was_listed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(dump(ROWS))
     group = FileGroup([], slices=[FileSlice(str(tmp_path / "a.jsonl"), size=10)])

@@ -311,6 +311,16 @@ def test_mistakes_are_refused_when_the_writer_is_made(settings: dict[str, Any], 
         JsonlWriter("out", **settings)
 
 
+def test_levels_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(PlanError, match=r"compression_level=12\): gz has the levels 1 to 9"):
+        JsonlWriter("out", compression="gz", compression_level=12)
+
+
+def test_text_has_one_column() -> None:
+    with pytest.raises(PlanError, match="only the column 'text' is written"):
+        TextWriter("out", fields=["text", "n"])
+
+
 def test_unknown_arguments_of_parquet_are_refused() -> None:
     with pytest.raises(PlanError, match=r"Did you mean 'compression_level'\?"):
         ParquetWriter("out", write_kwargs={"compresion_level": 3})

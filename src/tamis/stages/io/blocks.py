@@ -118,16 +118,21 @@ def line_blocks(
     held: list[Part] = []
     held_bytes = 0
     for file in slices:
-        for part in line_parts(file, block_bytes, storage_options, on_error):
-            if isinstance(part, BadRows):
-                yield part
-                continue
-            if held and held_bytes + len(part.data) > block_bytes:
-                yield block_of(held)
-                held, held_bytes = [], 0
-            if part.data:
-                held.append(part)
-                held_bytes += len(part.data)
+        try:
+            for part in line_parts(file, block_bytes, storage_options, on_error):
+                if isinstance(part, BadRows):
+                    yield part
+                    continue
+                if held and held_bytes + len(part.data) > block_bytes:
+                    yield block_of(held)
+                    held, held_bytes = [], 0
+                if part.data:
+                    held.append(part)
+                    held_bytes += len(part.data)
+        except DataError as e:
+            if on_error == "raise":
+                raise
+            yield BadRows((BadRow(e.path, e.line, e.byte, e.problem),))
     if held:
         yield block_of(held)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tamis.errors import DataError, PlanError, did_you_mean
 from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.io.arguments import parse_types
 from tamis.stages.io.blocks import (
     BOM,
     QUARANTINE_HINT,
@@ -24,7 +25,7 @@ from tamis.stages.io.blocks import (
     line_parts,
     whole_lines,
 )
-from tamis.stages.io.readers import Reader, TableReaderStage, parse_types
+from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice
 
 __all__ = ["CsvReader", "CsvReaderStage"]

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 
 from tamis.errors import PlanError, did_you_mean
 from tamis.stages.emit import Publish
+from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.paths import (
     base_name,
     filesystem,
@@ -25,7 +26,6 @@ from tamis.stages.io.paths import (
     protocol,
     renames,
 )
-from tamis.stages.io.readers import check_choice
 from tamis.tasks import Task
 
 __all__ = ["MODES", "Destination", "order_text", "partition_directory"]

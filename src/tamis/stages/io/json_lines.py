@@ -9,24 +9,21 @@ accounts for every key and every string in them. What fails that test, and what 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["BrokenLine", "Census", "common_keys", "parse_json_lines"]
+from tamis.stages.io.json_census import Census, has_lone_surrogate, line_end
+
+__all__ = ["BrokenLine", "common_keys", "parse_json_lines"]
 
 _GUESS_ROWS = 100
-_CHUNK_BYTES = 2**18
-_QUOTE, _BACKSLASH, _COLON, _NULL, _BRACKET = 0x22, 0x5C, 0x3A, 0x6E, 0x5B
-_IS_SPACE = np.zeros(256, dtype=bool)
-_ESCAPE = int.from_bytes(rb"\u", "little")
-_NOTHING = np.zeros(4, dtype=np.int64)
-_IS_SPACE[[0x20, 0x09, 0x0D]] = True
-_LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+_ORDER_BYTES = 2**20
+"""Columns that appear later than this come in the order Polars gives them."""
+
 _DEEPEST = 30
 """Levels of nesting that are kept as such; what is deeper becomes JSON text. Arrow's own interchange stops at 64."""
 
@@ -87,7 +84,7 @@ def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
     if not data or data.isspace():
         return pa.table({})
     # Polars turns half of a surrogate pair into a NUL character instead of refusing it.
-    if _has_lone_surrogate(data):
+    if has_lone_surrogate(data):
         return None
     errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
     if fields is not None:
@@ -121,37 +118,22 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
     return table if census is not None and census.agrees(table, data) else None
 
 
-def _has_lone_surrogate(data: bytes) -> bool:
-    r"""Whether some ``\ud83d`` is not followed by its other half."""
-    characters = np.frombuffer(data, dtype=np.uint8)
-    for start in range(0, len(data) - 5, _CHUNK_BYTES):
-        for odd in (start, start + 1):
-            # Two bytes at a time: four times as fast as a search for the two characters.
-            pairs = np.frombuffer(data, dtype="<u2", count=min(_CHUNK_BYTES, len(data) - odd) // 2, offset=odd)
-            escapes = np.flatnonzero(pairs == _ESCAPE) * 2 + odd
-            escapes = escapes[escapes < len(data) - 5]
-            for at in escapes[(characters[escapes + 2] | 0x20) == ord("d")]:
-                before = data[max(0, at - 64) : at]
-                if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0 and _LONE_SURROGATE.match(data, at):
-                    return True
-    return False
-
-
 def _in_order(data: bytes, names: list[str]) -> list[str]:
     """Names in the order in which they appear first: Polars has an order of its own."""
-    first_line = data[: _line_end(data, 0)]
+    start = data[:_ORDER_BYTES]
     places = {}
     for name in names:
         key = json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        at = first_line.find(key)
-        places[name] = data.find(key) % (len(data) + 1) if at < 0 else at  # not found: last
+        place = start.find(key + b":")
+        place = start.find(key) if place < 0 else place
+        places[name] = len(start) if place < 0 else place
     return sorted(names, key=places.__getitem__)
 
 
 def _first_lines(data: bytes, count: int) -> bytes:
     stop = 0
     for _ in range(count):
-        stop = _line_end(data, stop)
+        stop = line_end(data, stop)
     return data[:stop]
 
 
@@ -165,154 +147,6 @@ def _as_arrow(frame: Any) -> pa.Table:
     if wide:
         frame = frame.with_columns(pl.col(wide).cast(pl.UInt64))
     return frame.to_arrow()
-
-
-@dataclass(frozen=True)
-class Census:
-    """What the bytes of some valid JSON lines hold, counted without parsing them.
-
-    Args:
-        keys: Keys, at any depth.
-        nulls: Keys whose value is null.
-        strings: Strings that are values, at any depth. (With chosen names: values of those keys.)
-        lists: Keys whose value is a list.
-    """
-
-    keys: int
-    nulls: int
-    strings: int
-    lists: int
-
-    @classmethod
-    def of(cls, data: bytes, names: Sequence[bytes] | None = None) -> Census | None:
-        """Count a block, or only the keys with these names in it; ``None`` for a block that cannot be valid.
-
-        Every quote that is not escaped opens or closes a string, in turn. A string is a key when a colon follows.
-
-        >>> Census.of(b'{"a": {"b": null}, "c": ["x", "y"]}\\n')
-        Census(keys=3, nulls=1, strings=2, lists=1)
-        """
-        keys = nulls = strings = lists = 0
-        for chunk in _chunks(data):
-            quotes = _unescaped_quotes(chunk)
-            if len(quotes) % 2:
-                return None
-            opening, closing = quotes[0::2], quotes[1::2]
-            follows = _skip_space(chunk, closing + 1)
-            is_key = chunk[follows] == _COLON
-            if names is None:
-                strings += len(closing) - int(np.count_nonzero(is_key))
-            else:
-                is_key &= _is_named(chunk, opening, closing, names)
-            value = chunk[_skip_space(chunk, follows[is_key] + 1)]
-            keys += len(value)
-            nulls += int(np.count_nonzero(value == _NULL))
-            lists += int(np.count_nonzero(value == _BRACKET))
-            if names is not None:
-                strings += int(np.count_nonzero(value == _QUOTE))
-        return cls(keys, nulls, strings, lists)
-
-    def agrees(self, table: pa.Table, data: bytes) -> bool:
-        """Whether the table made of these bytes holds exactly these keys, strings and lists."""
-        keys = lists = 0
-        below = _NOTHING
-        for column in table.columns:
-            there = len(column) - column.null_count
-            keys += there
-            lists += there if pa.types.is_large_list(column.type) else 0
-            for chunk in column.chunks:
-                below = below + _count(chunk)
-        if (self.keys, self.strings, self.lists) != (keys + self.nulls + below[0], below[1], lists + below[2]):
-            return False
-        # Only a list of strings can hide lists that were turned into text.
-        suspects = any("list<item: large_" in str(column.type) for column in table.columns)
-        return not suspects or _count_lists(data) == below[3]
-
-
-def _chunks(data: bytes) -> Iterator[np.ndarray[Any, Any]]:
-    """Pieces of whole lines that fit into the processor's cache."""
-    start = 0
-    while start < len(data):
-        stop = _line_end(data, start + _CHUNK_BYTES)
-        yield np.frombuffer(data, dtype=np.uint8, count=stop - start, offset=start)
-        start = stop
-
-
-def _count_lists(data: bytes) -> int:
-    """Opening brackets outside of strings: an even number of quotes comes before them."""
-    lists = 0
-    for chunk in _chunks(data):
-        before = np.searchsorted(_unescaped_quotes(chunk), np.flatnonzero(chunk == _BRACKET))
-        lists += int(np.count_nonzero(before % 2 == 0))
-    return lists
-
-
-def _line_end(data: bytes, at_least: int) -> int:
-    """The end of the line that a byte is in."""
-    if at_least >= len(data):
-        return len(data)
-    found = data.find(b"\n", at_least)
-    return len(data) if found < 0 else found + 1
-
-
-def _unescaped_quotes(chunk: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Positions of quotes that an even number of backslashes (mostly none) comes before."""
-    quotes = np.flatnonzero(chunk == _QUOTE)
-    suspects = np.flatnonzero(chunk[quotes - 1] == _BACKSLASH)
-    if not len(suspects):
-        return quotes
-    run = np.ones(len(suspects), dtype=np.int64)
-    live = np.arange(len(suspects))
-    before = quotes[suspects] - 2
-    while len(live):
-        live = live[chunk[before[live]] == _BACKSLASH]
-        run[live] += 1
-        before[live] -= 1
-    keep = np.ones(len(quotes), dtype=bool)
-    keep[suspects[run % 2 == 1]] = False
-    return quotes[keep]
-
-
-def _skip_space(chunk: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Each position, moved on to the next byte that is no space (at most to the last one of the chunk)."""
-    last = len(chunk) - 1
-    positions = np.minimum(positions, last)
-    spaces = _IS_SPACE[chunk[positions]] & (positions < last)
-    while spaces.any():
-        positions = positions + spaces
-        spaces = _IS_SPACE[chunk[positions]] & (positions < last)
-    return positions
-
-
-def _is_named(
-    chunk: np.ndarray[Any, Any], opening: np.ndarray[Any, Any], closing: np.ndarray[Any, Any], names: Sequence[bytes]
-) -> np.ndarray[Any, Any]:
-    """Which strings are one of the names."""
-    lengths = closing - opening - 1
-    result = np.zeros(len(opening), dtype=bool)
-    for name in set(names):
-        at = np.flatnonzero(lengths == len(name))
-        for offset, byte in enumerate(name, 1):
-            at = at[chunk[opening[at] + offset] == byte]
-        result[at] = True
-    return result
-
-
-def _count(array: pa.Array) -> np.ndarray[Any, Any]:
-    """What is in an array, without nulls: keys, strings, keys of lists, lists."""
-    kind, there = array.type, len(array) - array.null_count
-    if pa.types.is_large_string(kind):
-        return np.array([0, there, 0, 0])
-    if pa.types.is_large_list(kind):
-        below: np.ndarray[Any, Any] = np.array([0, 0, 0, there]) + _count(array.flatten())
-        return below
-    total = _NOTHING
-    if pa.types.is_struct(kind):
-        for child in array.flatten():
-            there = len(child) - child.null_count
-            lists = there if pa.types.is_large_list(child.type) else 0
-            total = total + _count(child) + np.array([there, 0, lists, 0])
-    return total
 
 
 def _parse_lines(data: bytes) -> tuple[list[dict[str, Any]], list[bytes], list[BrokenLine]]:

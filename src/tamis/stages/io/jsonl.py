@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from tamis.errors import DataError
 from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.io.arguments import parse_types
 from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, block_of, head, line_blocks
 from tamis.stages.io.json_lines import BrokenLine, common_keys, parse_json_lines
-from tamis.stages.io.readers import Reader, ReaderStage, parse_types
+from tamis.stages.io.readers import Reader, ReaderStage
 from tamis.tasks import FileSlice
 
 __all__ = ["JsonlReader", "JsonlReaderStage"]

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tamis.errors import DataError, PlanError, did_you_mean
+from tamis.errors import DataError, PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.io.arguments import check_arguments, check_choice, check_names
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES, FilePartitioningStage
 from tamis.stages.io.paths import byte_size
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice
@@ -21,33 +22,6 @@ ON_ERROR = ("raise", "quarantine")
 
 _ASKS_FOR_WHAT_IS = frozenset({"lines", "engine", "dtype_backend"})
 """Arguments of pandas' readers that scripts written for NeMo Curator pass: they ask for what is done here anyway."""
-
-
-def check_choice(owner: str, parameter: str, value: object, choices: Sequence[object]) -> None:
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
-        known = ", ".join(repr(c) for c in choices)
-        near = did_you_mean(str(value), [str(c) for c in choices])
-        raise PlanError(f"{owner}({parameter}={value!r}): it must be one of {known}.{near}")
-
-
-def check_names(owner: str, parameter: str, names: object) -> None:
-    """Refuse what is no list of column names."""
-    if names is None:
-        return
-    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
-        raise PlanError(f'{owner}({parameter}={names!r}): give a list of column names, such as ["text"], or None')
-    twice = sorted({n for n in names if list(names).count(n) > 1})
-    if twice:
-        raise PlanError(f"{owner}({parameter}=...): {', '.join(map(repr, twice))} is named twice")
-
-
-def check_arguments(owner: str, parameter: str, given: dict[str, Any] | None, known: Sequence[str]) -> None:
-    """Refuse names in a dict of further arguments that nothing takes."""
-    for name in given or {}:
-        if name not in known:
-            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-            raise PlanError(f"{owner}({parameter}={{{name!r}: ...}}): {takes}.{did_you_mean(name, known)}")
 
 
 @dataclass
@@ -223,7 +197,7 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         self._partitioning()
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._partitioning(), self.reader_stage()]
+        return [self._partitioning(), self.reader_stage().with_(name=self.name)]
 
     def reader_stage(self) -> ReaderStage:
         """The stage that reads."""
@@ -275,21 +249,3 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
 
     def _parser_settings(self) -> dict[str, Any]:
         return {k: v for k, v in (self.read_kwargs or {}).items() if k in self.parser_arguments}
-
-
-def parse_types(owner: str, types: dict[str, str] | None) -> dict[str, pa.DataType]:
-    """Arrow types from their names: ``{"score": "float64"}``."""
-    parsed = {}
-    for column, name in (types or {}).items():
-        try:
-            parsed[column] = pa.type_for_alias(_ALIASES.get(name, name))
-        except (ValueError, TypeError) as e:
-            known = ["string", "bool", "int32", "int64", "float32", "float64", "date32", "timestamp[us]"]
-            raise PlanError(
-                f"{owner}(types={{{column!r}: {name!r}}}): no such type; "
-                f"there are {', '.join(known)} and the other names Arrow has.{did_you_mean(str(name), known)}"
-            ) from e
-    return parsed
-
-
-_ALIASES = {"string": "large_string", "str": "large_string", "int": "int64", "float": "float64"}

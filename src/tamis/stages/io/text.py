@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from tamis.errors import DataError, PlanError
 from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.blocks import BOM, QUARANTINE_HINT, LineNumbers, Part, byte_stream, line_parts
-from tamis.stages.io.readers import Reader, TableReaderStage, check_choice
+from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice
 
 __all__ = ["TextReader", "TextReaderStage"]

@@ -13,10 +13,10 @@ import pyarrow as pa
 from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Publish
+from tamis.stages.io.arguments import check_arguments, check_names
 from tamis.stages.io.destination import Destination, partition_directory
 from tamis.stages.io.encoders import CsvEncoder, Encoder, JsonlEncoder, ParquetEncoder, TextEncoder
 from tamis.stages.io.paths import absolute, byte_size, publish
-from tamis.stages.io.readers import check_arguments, check_names
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 from tamis.tasks.base import digest
 
@@ -319,6 +319,8 @@ class TextWriter(Writer):
     separator: str = "\n"
 
     def __post_init__(self) -> None:
+        if self.fields is not None and list(self.fields) != [self.text_field]:
+            raise PlanError(f"TextWriter(fields={self.fields!r}): only the column {self.text_field!r} is written")
         self.fields = [self.text_field]
         super().__post_init__()
 
