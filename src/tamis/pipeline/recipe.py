@@ -24,7 +24,7 @@ from tamis.errors import RecipeError, did_you_mean
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import Node, parse_yaml
-from tamis.stages.io.sizes import parse_bytes
+from tamis.sizes import byte_size
 from tamis.stages.registry import find, is_known
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RunSettings:
                 f"There is {', '.join(EXECUTORS)}; one of your own is written package.module:Class"
             )
         if isinstance(self.memory_budget, str):
-            parse_bytes(self.memory_budget)
+            byte_size(self.memory_budget)
 
     def make_executor(self) -> Executor:
         """The executor these settings describe."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tamis.errors import PlanError
 from tamis.plan.check import check_graph
+from tamis.plan.describe import describe
 from tamis.plan.graph import END, Stage, Vertex, build_graph
 from tamis.stages.base import task_types
 from tamis.stages.flow import BranchStage
@@ -69,11 +70,8 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the stages and their parameters: equal for equal pipelines."""
-        parts = [
-            (v.name, type(v.stage).__qualname__, v.stage.parameters(), sorted(v.edges.items())) for v in self.vertices
-        ]
-        return digest(*parts)
+        """A digest of the stages, their parameters and the ways between them: equal for equal pipelines."""
+        return digest(*((v.name, describe(v.stage), sorted(v.edges.items())) for v in self.vertices))
 
     def __str__(self) -> str:
         lines = [f"Plan of {self.name!r}: {_count(len(self.vertices), 'stage')} in {_count(len(self.groups), 'group')}"]

@@ -25,6 +25,7 @@ from tamis.errors import PlanError
 from tamis.runs.ledger import Ledger
 from tamis.runs.stats import RunSummary
 from tamis.stages.emit import Publish
+from tamis.stages.io.paths import publish
 from tamis.tasks import Task
 from tamis.tasks.storage import pickled, read_task
 
@@ -157,7 +158,7 @@ class RunJournal:
         """Make the records durable, then give the files their names."""
         self._ledger.commit()
         for item in self._pending:
-            rename(item)
+            publish(item)
         self._pending.clear()
 
     def forget(self, published: list[Publish]) -> None:
@@ -171,16 +172,3 @@ class RunJournal:
         self.flush()
         self._ledger.close()
         self._output_log.close()
-
-
-def rename(item: Publish) -> None:
-    """Give a published file its final name."""
-    if item.temporary == item.final:
-        return
-    if "://" not in item.final:
-        os.replace(item.temporary, item.final)
-        return
-    import fsspec
-
-    fs, temporary = fsspec.core.url_to_fs(item.temporary)
-    fs.mv(temporary, fsspec.core.url_to_fs(item.final)[1])

@@ -347,7 +347,7 @@ class FunctionStage(ProcessingStage[Any, Any]):
         return self.function(task)
 
     def parameters(self) -> dict[str, Any]:
-        return {"function": f"{self.function.__module__}:{self.function.__qualname__}"}
+        return {"function": self.function}
 
     def __repr__(self) -> str:
         return f"processing_stage({self.function.__qualname__}, name={self.name!r})"

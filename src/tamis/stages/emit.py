@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,11 @@ class Publish:
         final: The name under which it is output.
         rows: Rows in it.
         nbytes: Its size.
+        storage_options: For the fsspec file system.
     """
 
     temporary: str
     final: str
     rows: int
     nbytes: int
+    storage_options: Mapping[str, Any] = field(default_factory=dict)

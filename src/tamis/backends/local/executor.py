@@ -18,8 +18,8 @@ from tamis.backends.substrates.threads import ThreadSubstrate
 from tamis.errors import PlanError, ResourceError, did_you_mean
 from tamis.plan import Group, Plan
 from tamis.runs.progress import NoProgress
+from tamis.sizes import byte_size
 from tamis.stages.base import NodeInfo, SourceStage, WorkerMetadata
-from tamis.stages.io.sizes import parse_bytes
 
 __all__ = ["LocalExecutor"]
 
@@ -110,7 +110,7 @@ class LocalExecutor:
     def _budget(self, given: int | str | None) -> int:
         if given is None:
             return min(machine.memory().total_bytes // 4, max(512 * MIB, 128 * MIB * self.workers))
-        budget = parse_bytes(given)
+        budget = byte_size(given)
         if budget < MIB:
             raise ValueError(f"LocalExecutor(memory_budget={given!r}): less than 1 MiB is of no use")
         return budget

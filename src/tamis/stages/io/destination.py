@@ -27,23 +27,20 @@ from tamis.stages.io.paths import (
     renames,
 )
 from tamis.tasks import Task
+from tamis.tasks.storage import format_order
 
-__all__ = ["MODES", "Destination", "order_text", "partition_directory"]
+__all__ = ["MODES", "Destination", "partition_directory"]
 
 MODES = ("ignore", "overwrite", "error")
 
-_PLACEHOLDERS = {"order": r"\d{6,}(?:-\d{4,})*", "task_id": r"[\w.-]+", "dataset": r"[^/]*", "source": r"[^/]*"}
+_PLACEHOLDERS = {
+    "order": r"(?:s\d\d+-)*\d{6,}(?:-\d{4,})*",
+    "task_id": r"[\w.-]+",
+    "dataset": r"[^/]*",
+    "source": r"[^/]*",
+}
 _NULL = "__null__"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
-
-
-def order_text(order: tuple[int, ...]) -> str:
-    """A task's place in the input, as it stands in file names.
-
-    >>> order_text((12, 3))
-    '000012-0003'
-    """
-    return "-".join([f"{n:06d}" for n in order[:1]] + [f"{n:04d}" for n in order[1:]]) or "000000"
 
 
 def partition_directory(column: str, value: str | None) -> str:
@@ -101,7 +98,7 @@ class Destination:
         """The name of the file for a task: a function of its place and its source alone."""
         sources = task._metadata.get("source_files") or [""]
         values = {
-            "order": order_text(task.order),
+            "order": format_order(task.order),
             "task_id": task.task_id,
             "dataset": task.dataset_name or "data",
             "source": base_name(str(sources[0])).partition(".")[0] or "data",
@@ -126,7 +123,7 @@ class Destination:
         except BaseException:
             self._remove(temporary)
             raise
-        return Publish(temporary, final, rows, nbytes)
+        return Publish(temporary, final, rows, nbytes, self.storage_options)
 
     def _upload(self, final: str, fill: Callable[[BinaryIO], object]) -> int:
         """Write to a local file first: closing a half-written object would make it look like a whole one."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tamis.errors import PlanError
+from tamis.sizes import byte_size
 from tamis.stages.base import SourceStage
 from tamis.stages.io.listing import Listing
-from tamis.stages.io.paths import absolute, base_name, byte_size, compression_of, parent, protocol, with_compressions
+from tamis.stages.io.paths import absolute, base_name, compression_of, parent, protocol, with_compressions
 from tamis.stages.resources import Resources
 from tamis.tasks import EmptyTask, FileGroup, FileSlice
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tamis.errors import DataError, MissingExtraError, PlanError
-from tamis.stages.io.sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from tamis.stages.emit import Publish
 
-__all__ = ["byte_size", "publish"]
+__all__ = ["publish"]
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 """File name endings that mean a compressed stream, and what to call it."""
@@ -33,24 +32,6 @@ _EXTRAS = {
 _OBJECT_STORES = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2", "hf", "http", "https"}
 )
-
-
-def byte_size(size: int | str) -> int:
-    """A number of bytes, from a number or from words.
-
-    Args:
-        size: ``67108864``, ``"64MiB"`` (2**20 each) or ``"64MB"`` (10**6 each).
-
-    >>> byte_size("64MiB"), byte_size("512 kB"), byte_size(100)
-    (67108864, 512000, 100)
-    """
-    try:
-        number = parse_bytes(size)
-    except (TypeError, ValueError) as e:
-        raise PlanError(str(e)) from e
-    if isinstance(size, bool) or number < 1:
-        raise PlanError(f"{size!r} is no size: it must be at least one byte")
-    return number
 
 
 def protocol(path: str) -> str:
@@ -168,12 +149,8 @@ def unreadable(path: str, error: OSError) -> DataError:
     return DataError(words.get(type(error), error.strerror or str(error)), path=path)
 
 
-def publish(finished: Publish, storage_options: dict[str, Any] | None = None) -> None:
+def publish(finished: Publish) -> None:
     """Give a finished file its final name. Doing it again changes nothing.
-
-    Args:
-        finished: What a writer yielded.
-        storage_options: For the fsspec file system.
 
     >>> import fsspec
     >>> from tamis.stages.emit import Publish
@@ -188,7 +165,7 @@ def publish(finished: Publish, storage_options: dict[str, Any] | None = None) ->
         if os.path.exists(finished.temporary) or not os.path.exists(finished.final):
             os.replace(finished.temporary, finished.final)
         return
-    fs, temporary = filesystem(finished.temporary, storage_options)
-    _, final = filesystem(finished.final, storage_options)
+    fs, temporary = filesystem(finished.temporary, dict(finished.storage_options))
+    _, final = filesystem(finished.final, dict(finished.storage_options))
     if fs.exists(temporary) or not fs.exists(final):
         fs.mv(temporary, final)

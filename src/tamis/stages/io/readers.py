@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tamis.errors import DataError, PlanError
+from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_arguments, check_choice, check_names
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES, FilePartitioningStage
-from tamis.stages.io.paths import byte_size
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice
 
 __all__ = ["Reader", "ReaderStage", "TableReaderStage"]

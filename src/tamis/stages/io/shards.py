@@ -77,7 +77,7 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
                     part.num_rows,
                     functools.partial(_dump, encoded),
                 )
-                publish(finished, self._scratch.storage_options)
+                publish(finished)
                 number += 1
                 yield FileGroup(
                     [finished.final],

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
+from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Publish
 from tamis.stages.io.arguments import check_arguments, check_names
 from tamis.stages.io.destination import Destination, partition_directory
 from tamis.stages.io.encoders import CsvEncoder, Encoder, JsonlEncoder, ParquetEncoder, TextEncoder
-from tamis.stages.io.paths import absolute, byte_size, publish
+from tamis.stages.io.paths import absolute, publish
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 from tamis.tasks.base import digest
 

@@ -1,0 +1,81 @@
+"""Stages with a GPU, on the local executor, on a real one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tamis.backends import machine
+from tamis.backends.local import LocalExecutor
+from tamis.errors import ResourceError
+from tamis.pipeline import Pipeline
+from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.resources import Resources
+from tamis.tasks import DocumentBatch, EmptyTask
+
+pytestmark = pytest.mark.skipif(not machine.gpus(), reason="this machine has no NVIDIA GPU")
+
+
+class Make(ProcessingStage[EmptyTask, DocumentBatch]):
+    def process(self, task: EmptyTask) -> list[DocumentBatch]:
+        return [DocumentBatch({"n": [float(i)]}) for i in range(24)]
+
+
+class Square(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Squares numbers on the GPU and says where it ran."""
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        import torch
+
+        assert worker_metadata is not None
+        self.gpu_ids = worker_metadata.gpu_ids
+        self.weight = torch.ones(1, device="cuda")
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        import torch
+
+        numbers = torch.tensor(task.data["n"].to_pylist(), device="cuda")
+        return DocumentBatch(
+            {
+                "n": (numbers * numbers * self.weight).cpu().tolist(),
+                "visible": [os.environ["CUDA_VISIBLE_DEVICES"]],
+                "gpus": [torch.cuda.device_count()],
+                "given": [list(self.gpu_ids)],
+                "pid": [os.getpid()],
+            }
+        )
+
+
+def rows(tmp_path: Path, resources: Resources, workers: int = 4) -> list[dict[str, Any]]:
+    pytest.importorskip("torch")
+    stages = [Make(), Square().with_(resources=resources)]
+    result = Pipeline("gpu", stages=stages).run(LocalExecutor(workers), run_dir=str(tmp_path / "run"), progress="off")
+    return [row for task in result for row in task.data.to_pylist()]
+
+
+@pytest.mark.parametrize("resources", [Resources(gpus=1), Resources(gpus=0.25), Resources(gpu_memory_gb=10)])
+def test_a_stage_runs_on_the_gpu_it_was_given(tmp_path: Path, resources: Resources) -> None:
+    found = rows(tmp_path, resources)
+    assert [r["n"] for r in found] == [float(i * i) for i in range(24)]
+    assert all(r["visible"] == str(r["given"][0]) and r["gpus"] == 1 for r in found)
+
+
+def test_a_whole_gpu_has_one_worker_and_a_quarter_up_to_four(tmp_path: Path) -> None:
+    cards = len(machine.gpus())
+    whole = {r["pid"] for r in rows(tmp_path / "whole", Resources(gpus=1), workers=4 * cards)}
+    shared = {r["pid"] for r in rows(tmp_path / "shared", Resources(gpus=0.25), workers=4 * cards)}
+    assert len(whole) <= cards
+    assert len(whole) < len(shared) <= 4 * cards
+
+
+def test_more_gpus_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="GPUs, this machine has"):
+        rows(tmp_path, Resources(gpus=1000))
+
+
+def test_more_memory_than_a_card_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="is more than the card's"):
+        rows(tmp_path, Resources(gpu_memory_gb=100_000))
