@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import subprocess
 from pathlib import Path
 
@@ -71,4 +70,5 @@ class Packages:
         start = text.index(first)
         end = text.index(last, start) + len(last)
         # Debian copyright files indent what they quote, and write an empty line as " .".
-        return "\n".join(re.sub(r"^ \.?$", "", line.rstrip()).strip() for line in text[start:end].splitlines())
+        lines = text[start:end].splitlines()
+        return "\n".join("" if line.rstrip() == " ." else line.strip() for line in lines)

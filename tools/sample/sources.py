@@ -72,8 +72,10 @@ SOURCES = (
         name="postgresql-15",
         upstream="PostgreSQL documentation, https://www.postgresql.org/docs/15/",
         license="PostgreSQL",
-        holders=("Portions Copyright (c) 1996-2019, PostgreSQL Global Development Group; "
-        "Portions Copyright (c) 1994, The Regents of the University of California"),
+        holders=(
+            "Portions Copyright (c) 1996-2019, PostgreSQL Global Development Group; "
+            "Portions Copyright (c) 1994, The Regents of the University of California"
+        ),
         evidence=(
             "Files: * Copyright: Portions Copyright (c) 1996-2019, PostgreSQL Global Development Group "
             "Portions Copyright (c) 1994, The Regents of the University of California License: PostgreSQL",
@@ -84,7 +86,10 @@ SOURCES = (
                 "4c44bf2c599f208b3f46454a6cf7a72e25ec46ff74d37b59dd31ad76b00eebb7",
             )
         },
-        notice=("License: PostgreSQL\n Permission to use", "MAINTENANCE, SUPPORT, UPDATES, ENHANCEMENTS, OR MODIFICATIONS."),
+        notice=(
+            "License: PostgreSQL\n Permission to use",
+            "MAINTENANCE, SUPPORT, UPDATES, ENHANCEMENTS, OR MODIFICATIONS.",
+        ),
     ),
     Source(
         name="gnome-user-docs",
@@ -103,19 +108,25 @@ SOURCES = (
             "Files: * Copyright: 2003-2015 Raphaël Hertzog <hertzog@debian.org> 2006-2015 Roland Mas "
             "<lolando@debian.org> 2013-2015 Freexian SARL License: GPL-2.0+ or CC-BY-SA-3.0",
         ),
-        packages={"debian-handbook": ("11.20220922", "3d5dbeac1f1afc9c094eab9d0f701f6ecff99c4927d5a4794cf6c85678134faa")},
+        packages={
+            "debian-handbook": ("11.20220922", "3d5dbeac1f1afc9c094eab9d0f701f6ecff99c4927d5a4794cf6c85678134faa")
+        },
     ),
     Source(
         name="libreoffice",
         upstream="LibreOffice Help, https://help.libreoffice.org/",
         license="MPL-2.0",
-        holders=("Copyright 2000, 2010 Oracle and/or its affiliates; "
-        "Copyright (c) 2000, 2010 LibreOffice contributors and/or their affiliates"),
+        holders=(
+            "Copyright 2000, 2010 Oracle and/or its affiliates; "
+            "Copyright (c) 2000, 2010 LibreOffice contributors and/or their affiliates"
+        ),
         evidence=(
             "Files: * Copyright: Copyright 2000, 2010 Oracle and/or its affiliates. Copyright (c) 2000, 2010 "
             "LibreOffice contributors and/or their affiliates. License: MPL-2.0",
         ),
-        packages={f"libreoffice-help-{lang}": (LIBREOFFICE_VERSION, digest) for lang, digest in LIBREOFFICE_SHA256.items()},
+        packages={
+            f"libreoffice-help-{lang}": (LIBREOFFICE_VERSION, digest) for lang, digest in LIBREOFFICE_SHA256.items()
+        },
     ),
     Source(
         name="dict-jargon",
@@ -129,7 +140,9 @@ SOURCES = (
         name="unicode-data",
         upstream="Unicode Character Database 15.0, https://www.unicode.org/",
         license="Unicode-DFS",
-        holders="Copyright © 1991-2005 Unicode, Inc. All rights reserved (the data files themselves: © 2022 Unicode®, Inc.)",
+        holders=(
+            "Copyright © 1991-2005 Unicode, Inc. All rights reserved (the data files themselves: © 2022 Unicode®, Inc.)"
+        ),
         evidence=(
             "UNICODE, INC. LICENSE AGREEMENT - DATA FILES AND SOFTWARE",
             "the rights to use, copy, modify, merge, publish, distribute, and/or sell copies of the Data Files",
@@ -153,14 +166,18 @@ SOURCES = (
         name="publicsuffix",
         upstream="Public Suffix List, https://publicsuffix.org/",
         license="MPL-2.0",
-        holders=("2010-2022 PSL maintainers, Daniel Veditz, Ehsan Akhgari, Gervase Markham, Jason Duell, Jothan Frakes, "
-        "Mitchell Field, Mounir Lamouri, Ruben Arakelyan, Simone Carletti"),
+        holders=(
+            "2010-2022 PSL maintainers, Daniel Veditz, Ehsan Akhgari, Gervase Markham, Jason Duell, Jothan Frakes, "
+            "Mitchell Field, Mounir Lamouri, Ruben Arakelyan, Simone Carletti"
+        ),
         evidence=(
             "Files: * Copyright: 2010-2022 PSL maintainers, Daniel Veditz, Ehsan Akhgari, Gervase Markham, "
             "Jason Duell, Jothan Frakes, Mitchell Field, Mounir Lamouri, Ruben Arakelyan, Simone Carletti "
             "License: MPL-2.0",
         ),
-        packages={"publicsuffix": ("20230209.2326-1", "791c92c681a3cefcc9721445dc8a301a1a3cb3eef40ac2c16a4d9dd9ad5a42d7")},
+        packages={
+            "publicsuffix": ("20230209.2326-1", "791c92c681a3cefcc9721445dc8a301a1a3cb3eef40ac2c16a4d9dd9ad5a42d7")
+        },
     ),
 )
 SOURCE_OF = {package: source for source in SOURCES for package in source.packages}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ def run_plan(
     directory = RunDirectory.create(plan.name, run_dir)
     directory.write_text("plan.txt", f"{plan}\n")
     observer = choose_progress(progress) if isinstance(progress, str) else progress
-    began, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    clock, began, started = time.time(), time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     state, error = "failed", ""
     with StopSignal() as stop:
         run = Run(directory, RunJournal(directory), observer, stop, initial)
@@ -81,7 +81,21 @@ def run_plan(
             "To go on, start the same command again: files keep their names, so nothing is written twice. "
             f"What was done so far: tamis report {directory.path}"
         )
+    for warning in _leftovers(plan, clock):
+        observer.message(warning)
     return RunResult(directory, summary, run.journal.outputs)
+
+
+def _leftovers(plan: Plan, began: float) -> Iterator[str]:
+    """What to say of output directories that still hold files of an earlier run."""
+    for vertex in plan.vertices:
+        look = getattr(vertex.stage, "leftovers", None)
+        names = look(began) if look is not None else []
+        if names:
+            yield (
+                f"{vertex.name}: {len(names)} files of an earlier run are still in its directory, {names[0]} among "
+                'them. They are not output of this run; mode="overwrite" removes them first.'
+            )
 
 
 def _peak_memory() -> int:

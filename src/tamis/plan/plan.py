@@ -70,8 +70,8 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the stages, their parameters and the ways between them: equal for equal pipelines."""
-        return digest(*((v.name, describe(v.stage), sorted(v.edges.items())) for v in self.vertices))
+        """A digest of the stages and their parameters: equal for equal pipelines, in every process and every mode."""
+        return digest(*((v.name, describe(v.stage)) for v in self.vertices if not v.stage.internal))
 
     def __str__(self) -> str:
         lines = [f"Plan of {self.name!r}: {_count(len(self.vertices), 'stage')} in {_count(len(self.groups), 'group')}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,15 @@ def test_a_field_that_is_not_there_is_refused_before_anything_is_read(tmp_path: 
 def test_a_full_directory_is_refused_before_anything_is_read(tmp_path: Path, corpus: Path) -> None:
     with pytest.raises(PlanError, match="already holds 3 files"):
         run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(corpus), mode="error")])
+
+
+def test_files_of_an_earlier_run_between_the_new_ones_are_pointed_out(
+    tmp_path: Path, corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = JsonlWriter(str(tmp_path / "out"))
+    run(tmp_path, [JsonlReader(str(corpus), files_per_partition=1), writer])
+    run(tmp_path, [JsonlReader(str(corpus), files_per_partition=1), writer])
+    assert caplog.text == ""
+    time.sleep(0.02)
+    run(tmp_path, [JsonlReader(str(corpus / "a.jsonl")), writer])
+    assert "2 files of an earlier run are still in its directory, part-000001.jsonl among them" in caplog.text

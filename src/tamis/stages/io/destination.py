@@ -146,10 +146,11 @@ class Destination:
     def prepare(self) -> None:
         """Get the directory ready, once, before a run starts.
 
-        ``"ignore"`` leaves what is there. ``"error"`` refuses a directory with files in it. ``"overwrite"`` removes
-        the files that a writer with this file name template can have written, with or without compression, in the
-        directory and in ``column=value`` directories below it; if it finds any other file, it removes nothing and
-        refuses. It never works on the file system's root, a home directory or a directory the process is in.
+        ``"ignore"`` leaves what is there; files of the same names are replaced. ``"error"`` refuses a directory with
+        files in it. ``"overwrite"`` removes the files that a writer with this file name template can have written,
+        with or without compression, in the directory and in ``column=value`` directories below it; if it finds any
+        other file, it removes nothing and refuses. It never works on the file system's root, a home directory or a
+        directory the process is in.
         """
         if self.mode != "ignore":
             names = self._existing()
@@ -161,6 +162,18 @@ class Destination:
             if self.mode == "overwrite":
                 self._clear(names)
         make_directory(self.path, self.storage_options)
+
+    def leftovers(self, before: float) -> list[str]:
+        """Files with names of this writer's that are older than the given time (seconds since 1970); local ones only.
+
+        A run that writes where an earlier one wrote replaces files of the same names. The others would look like
+        output of both.
+        """
+        if not is_local(self.path):
+            return []
+        own = self._own_names()
+        names = [name for name in self._existing() if own.fullmatch(name)]
+        return sorted(name for name in names if os.path.getmtime(join(self.path, *name.split("/"))) < before)
 
     def _clear(self, names: list[str]) -> None:
         if is_local(self.path):
