@@ -103,3 +103,18 @@ def test_files_of_an_earlier_run_between_the_new_ones_are_pointed_out(
     time.sleep(0.02)
     run(tmp_path, [JsonlReader(str(corpus / "a.jsonl")), writer])
     assert "2 files of an earlier run are still in its directory, part-000001.jsonl among them" in caplog.text
+
+
+@pytest.mark.parametrize("fields", [["txt"], ["text", "lnag"]])
+def test_a_misspelt_field_is_refused_before_anything_is_read(tmp_path: Path, corpus: Path, fields: list[str]) -> None:
+    reader = JsonlReader(str(corpus), fields=fields)
+    with pytest.raises(
+        ColumnError, match=r"a.jsonl have no '(txt|lnag)', only text, n, lang. Did you mean '(text|lang)'"
+    ):
+        Pipeline("p", stages=[reader, JsonlWriter(str(tmp_path / "out"))]).plan()
+
+
+def test_a_file_where_the_output_directory_should_be_is_refused(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(PlanError, match=r"output needs a directory, and .*out is a file"):
+        run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(tmp_path / "out"))])

@@ -118,7 +118,12 @@ def renames(path: str) -> bool:
 def make_directory(path: str, storage_options: dict[str, Any] | None = None) -> None:
     """Make a directory and those above it; nothing to do on an object store."""
     if is_local(path):
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.makedirs(path, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as e:
+            raise PlanError(f"{path}: output needs a directory, and {e.filename} is a file. Choose another path") from e
+        except PermissionError as e:
+            raise PlanError(f"{path}: the directory cannot be made: {e.strerror}") from e
     elif renames(path):
         fs, inner = filesystem(path, storage_options)
         fs.makedirs(inner, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tamis.errors import DataError, PlanError
+from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
 from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import BadRow, BadRows
@@ -212,17 +212,31 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         raise NotImplementedError
 
     def columns(self) -> list[str] | None:
-        """The columns that will be read, as far as the first file shows; ``None`` when that cannot be told."""
+        """The columns that will be read, as far as the first file shows; ``None`` when that cannot be told.
+
+        A field that the first file does not have is refused: a typo would otherwise be a column of nulls.
+        """
         known = self.reader_stage().known_columns()
+        path, names = self._first_file()
+        if names is None:
+            return known
+        for wanted in self.fields or ():
+            if wanted not in names:
+                raise ColumnError(
+                    f"{self.name}(fields=...): the rows of {path} have no {wanted!r}, only {', '.join(names)}."
+                    f"{did_you_mean(wanted, names)}"
+                )
         if known is not None:
             return known
-        try:
-            names = self.peek(next(self._partitioning().files()))
-        except Exception:  # noqa: BLE001 - only a look ahead: what is wrong with the file is said when it is read
-            return None
-        if names is None:
-            return None
         return [*names, *([self.include_path] if self.include_path else [])]
+
+    def _first_file(self) -> tuple[str, list[str] | None]:
+        """The first file and its columns, where a look at its beginning tells."""
+        try:
+            file = next(self._partitioning().files())
+            return file.path, self.peek(file)
+        except Exception:  # noqa: BLE001 - only a look ahead: what is wrong with the file is said when it is read
+            return "", None
 
     def _partitioning(self) -> FilePartitioningStage:
         return FilePartitioningStage(
