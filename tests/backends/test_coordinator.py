@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.backends.coordinator import Coordinator, Limits, Pool
+from tamis.backends.contracts import Limits
+from tamis.backends.coordinator import Coordinator
+from tamis.backends.crew import Pool
 from tamis.backends.payload import Envelope
 from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work

@@ -10,21 +10,21 @@ guarantees, on any of them:
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
+from tamis.backends.contracts import Journal, Limits, Stop, Watcher
+from tamis.backends.crew import Crew, Pool, Worker
 from tamis.backends.payload import Envelope, discard, enclose, unpack
 from tamis.backends.queues import OrderedBatches, ReadyQueue, source_key
 from tamis.backends.runner import Failure, Outcome
-from tamis.backends.substrates.base import Done, Event, Substrate, WorkerDied
+from tamis.backends.substrates.base import Event, Substrate, WorkerDied
 from tamis.errors import StageError, TamisError, WorkerDiedError
 from tamis.plan import END, Group, Plan
 from tamis.runs.stats import Snapshot, StageStats
 from tamis.stages.base import SourceStage
-from tamis.stages.emit import Publish
 from tamis.tasks import FileGroup, Task
 from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order
@@ -39,79 +39,12 @@ MAX_DEATHS_IN_A_ROW = 20
 """Workers that may die one after the other before the run is given up (a machine out of memory, a broken install)."""
 
 
-class Journal(Protocol):
-    """Where finished work is recorded and published."""
-
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
-        """An assignment is done and made these files."""
-
-    def output(self, envelope: Envelope) -> None:
-        """A task has come to the end of the pipeline."""
-
-    def flush(self) -> None:
-        """Make what was recorded durable, then publish its files."""
-
-    def forget(self, published: list[Publish]) -> None:
-        """Remove the files of an attempt that does not count."""
-
-
-class Stop(Protocol):
-    """Whether the user wants to stop: 0 no, 1 after what is in flight, 2 at once."""
-
-    level: int
-
-
-class Watcher(Protocol):
-    """Somebody who looks on."""
-
-    def update(self, snapshot: Snapshot) -> None:
-        """The state of the run, a few times a second."""
-
-    def message(self, text: str) -> None:
-        """Something to tell the user."""
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Workers of one kind: which groups they run, how many there are, and the GPUs of each, if any."""
-
-    groups: frozenset[int]
-    size: int
-    gpu_ids: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a run may use.
-
-    Args:
-        cpus: Cores that may be busy at the same time.
-        budget_bytes: Memory for tasks between stages.
-        retries: How often a task is tried again after its stage raised.
-        death_retries: How often a task is tried again after its worker died.
-    """
-
-    cpus: float
-    budget_bytes: int
-    retries: int = 1
-    death_retries: int = 2
-
-
 @dataclass
 class _Assignment:
-    worker: _Worker
+    worker: Worker
     group: int
     batch: list[Envelope]
     reserved: int
-
-
-@dataclass
-class _Worker:
-    index: int
-    pool: int
-    gpu_ids: tuple[int, ...] = ()
-    tickets: list[int] = field(default_factory=list)
-    cpus: float = 0.0
 
 
 @dataclass
@@ -163,7 +96,8 @@ class Coordinator:
         self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
         self.held_bytes = 0
         self.reserved_bytes = 0
-        self._plan, self._substrate, self._pools = plan, substrate, pools
+        self._plan, self._substrate = plan, substrate
+        self._crew = Crew(substrate, pools, limits.cpus)
         self._journal, self._limits, self._scratch = journal, limits, scratch
         self._initial, self._stop, self._watcher = initial, stop, watcher
         self._groups = [self._state(g) for g in plan.groups]
@@ -171,10 +105,6 @@ class Coordinator:
         self._followers = [self._ordered_after(g) for g in plan.groups]
         self._tickets = itertools.count()
         self._assignments: dict[int, _Assignment] = {}
-        self._workers: list[_Worker] = []
-        self._free: list[list[tuple[int, int]]] = [[] for _ in pools]  # heaps of (load, worker), stale ones ignored
-        self._pool_of: dict[int, int] = {g: i for i, pool in enumerate(pools) for g in pool.groups}
-        self._busy_cpus = 0.0
         self._deaths = 0  # since a task was last finished
         self._draining = False
         self._weight_fed = self._weight_done = 0
@@ -185,9 +115,7 @@ class Coordinator:
 
     def run(self) -> bool:
         """Run to the end; return whether it got there (``False``: the user stopped it)."""
-        for number, pool in enumerate(self._pools):
-            for nth in range(pool.size):
-                self._start_worker(number, pool.gpu_ids[nth] if pool.gpu_ids else ())
+        self._crew.start()
         self._begin()
         while True:
             self._heed_stop()
@@ -245,7 +173,7 @@ class Coordinator:
             held_bytes=self.held_bytes,
             budget_bytes=self._limits.budget_bytes,
             running=len(self._assignments),
-            workers=len(self._workers),
+            workers=len(self._crew),
             state=state or ("draining" if self._draining else "running"),
         )
 
@@ -262,7 +190,7 @@ class Coordinator:
         for state in self._groups:
             if state.source is None or state.exhausted or self._draining:
                 continue
-            limit = LOOKAHEAD + 4 * len(self._workers)
+            limit = LOOKAHEAD + 4 * len(self._crew)
             while self._queued_behind(state) < limit:
                 task = next(state.source, None)
                 if task is None:
@@ -380,7 +308,7 @@ class Coordinator:
                 cost = self._cost(state, batch)
                 if cost and not forced and self.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes:
                     break
-                worker = self._free_worker(state)
+                worker = self._crew.free(state.group.index, self._cpus(state), self._depth(state))
                 if worker is None:
                     break
                 self._assign(worker, state, state.ready.pop(), cost)
@@ -397,51 +325,22 @@ class Coordinator:
         reading = weight - held if state.group.batch_bytes is None else 0  # batches by bytes are worked off piecewise
         return int(max(reading, state.out_ratio * weight, 0))
 
-    def _free_worker(self, state: _GroupState) -> _Worker | None:
-        pool = self._pool_of[state.group.index]
-        heap = self._free[pool]
-        while heap:
-            load, index = heap[0]
-            worker = self._workers[index]
-            if len(worker.tickets) != load or worker.pool < 0:
-                heapq.heappop(heap)
-                continue
-            if load == 0:
-                fits = self._busy_cpus + self._cpus(state) <= self._limits.cpus + 1e-9 or not self._busy_cpus
-                return worker if fits else None
-            return worker if load < self._depth(state, pool) else None
-        return None
-
-    def _depth(self, state: _GroupState, pool: int) -> int:
+    def _depth(self, state: _GroupState) -> int:
         """How many assignments a worker may hold: more when they are short, so that it need not wait for us."""
-        if state.service_s is None or len(state.ready) < self._pools[pool].size:
+        if state.service_s is None or len(state.ready) < self._crew.size_for(state.group.index):
             return 1
         return 8 if state.service_s < 0.005 else 2
 
     def _cpus(self, state: _GroupState) -> float:
         return min(max(1.0, state.group.resources.cpus), self._limits.cpus)
 
-    def _assign(self, worker: _Worker, state: _GroupState, batch: list[Envelope], cost: int) -> None:
+    def _assign(self, worker: Worker, state: _GroupState, batch: list[Envelope], cost: int) -> None:
         ticket = next(self._tickets)
-        if not worker.tickets:
-            worker.cpus = self._cpus(state)
-            self._busy_cpus += worker.cpus
-        worker.tickets.append(ticket)
-        self._offer(worker)
+        self._crew.give(worker, ticket, self._cpus(state))
         state.running += 1
         self.reserved_bytes += cost
         self._assignments[ticket] = _Assignment(worker, state.group.index, batch, cost)
         self._substrate.submit(worker.index, ticket, state.group.index, batch)
-
-    def _offer(self, worker: _Worker) -> None:
-        if worker.pool >= 0:
-            heapq.heappush(self._free[worker.pool], (len(worker.tickets), worker.index))
-
-    def _start_worker(self, pool: int, gpu_ids: tuple[int, ...] = ()) -> None:
-        worker = _Worker(len(self._workers), pool, gpu_ids)
-        self._workers.append(worker)
-        self._substrate.start_worker(worker.index, self._pools[pool].groups, gpu_ids)
-        self._offer(worker)
 
     # -- what comes back ---------------------------------------------------------------------------------------------
 
@@ -449,26 +348,24 @@ class Coordinator:
         if isinstance(event, WorkerDied):
             self._on_death(event)
             return
-        assignment = self._assignments.pop(event.ticket, None)
+        assignment = self._take_back(event.ticket)
         if assignment is None:  # the work of a worker that was given up: somebody else does it
             self._journal.forget(event.outcome.published)
             for envelope in event.outcome.outputs:
                 discard(envelope.payload)
             return
-        self._unassign(event.ticket, assignment)
+        self._crew.take(assignment.worker, event.ticket)
         if event.outcome.failure is not None:
             self._on_failure(assignment, event.outcome.failure)
         else:
             self._on_success(assignment, event.outcome)
 
-    def _unassign(self, ticket: int, assignment: _Assignment) -> None:
-        worker = assignment.worker
-        worker.tickets.remove(ticket)
-        if not worker.tickets:
-            self._busy_cpus -= worker.cpus
-        self._offer(worker)
-        self._groups[assignment.group].running -= 1
-        self.reserved_bytes -= assignment.reserved
+    def _take_back(self, ticket: int) -> _Assignment | None:
+        assignment = self._assignments.pop(ticket, None)
+        if assignment is not None:
+            self._groups[assignment.group].running -= 1
+            self.reserved_bytes -= assignment.reserved
+        return assignment
 
     def _on_success(self, assignment: _Assignment, outcome: Outcome) -> None:
         state = self._groups[assignment.group]
@@ -507,13 +404,9 @@ class Coordinator:
 
     def _on_death(self, event: WorkerDied) -> None:
         """Give the dead worker's tasks to others; only the one it was working on is held against."""
-        worker = self._workers[event.worker]
-        if worker.pool < 0:
-            return
-        pool, worker.pool = worker.pool, -1
-        for ticket in list(worker.tickets):
-            assignment = self._assignments.pop(ticket)
-            self._unassign(ticket, assignment)
+        for ticket in self._crew.lose(event.worker):
+            assignment = self._take_back(ticket)
+            assert assignment is not None
             if ticket == event.running:
                 self._on_failure(assignment, Failure(self._entry_name(assignment), event.why, died=True))
             else:
@@ -523,7 +416,6 @@ class Coordinator:
             raise WorkerDiedError(
                 f"{self._deaths} workers died one after the other without finishing a task: {event.why}"
             )
-        self._start_worker(pool, worker.gpu_ids)
 
     def _entry_name(self, assignment: _Assignment) -> str:
         return self._plan.vertices[self._groups[assignment.group].group.entry].name
@@ -564,4 +456,4 @@ def _ancestors(groups: list[Group]) -> list[set[int]]:
     return found
 
 
-__all__ = ["Coordinator", "Done", "Journal", "Limits", "Pool", "Stop", "Watcher"]
+__all__ = ["Coordinator"]

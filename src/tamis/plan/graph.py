@@ -11,7 +11,7 @@ from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
 from tamis.stages.emit import DROPPED, MAIN
 from tamis.stages.flow import BranchStage, Dropped, Tee
-from tamis.stages.spill import LoadSpilled, Spill, Spilled
+from tamis.stages.spill import LoadSpilled, Spill, Spilled, folder_for
 
 Stage = ProcessingStage[Any, Any]
 
@@ -126,8 +126,8 @@ class _Builder:
         """Put a stop before a stage: tasks are set down on disk until all of them are there."""
         if all(self.vertices[v].is_source or isinstance(self.vertices[v].stage, LoadSpilled) for v, _ in ways):
             return ways
-        folder = f"before-{len(self.vertices)}-{stage.name}"
-        stops: list[Stage] = [Spill(folder), Spilled(folder), LoadSpilled()]
+        folder = folder_for(f"before {len(self.vertices)} {stage.name}")
+        stops: list[Stage] = [Spill(folder), Spilled(folder), LoadSpilled(folder)]
         self._batch = False
         ways = self.chain(stops, ways)
         self._batch = True

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.kernels.hashing import hash_text_128
-from tamis.stages.base import CompositeStage, Emission, ProcessingStage, SourceStage, WorkerMetadata, emissions
+from tamis.stages.base import CompositeStage, Emission, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import Publish
-from tamis.stages.spill import SUFFIX, folder_of, spilled_files
+from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spilled_files
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 from tamis.tasks.storage import format_order, temporary_beside
 
@@ -65,33 +65,23 @@ class ShuffleStage(CompositeStage[DocumentBatch, DocumentBatch]):
         raise NotImplementedError(f"{type(self).__name__} has no reduce()")
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        folder = f"shuffle-{self.name}"
+        folder = folder_for(self.name)
         return [
-            ShuffleWrite(self.by, self.partitions, folder, f"{self.name} (partition)"),
-            ShufflePartitions(self.partitions, folder, f"{self.name} (partitions)"),
-            ShuffleReduce(self, folder, self.partition_bytes, self.name),
+            ShuffleWrite(folder, self.by, self.partitions).with_(name=f"{self.name} (partition)"),
+            ShufflePartitions(folder, self.partitions).with_(name=f"{self.name} (partitions)"),
+            ShuffleReduce(folder, self, self.partition_bytes).with_(name=self.name),
         ]
 
 
 @dataclass
-class ShuffleWrite(ProcessingStage[DocumentBatch, FileGroup]):
+class ShuffleWrite(ScratchStage[DocumentBatch, FileGroup]):
     """Cut a batch into partitions by a hash of its key, all in one file."""
 
     by: list[str]
     partitions: int
-    folder: str
-    name: str
-    releases_gil: ClassVar[bool] = True
-    internal: ClassVar[bool] = True
-
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        self._directory = folder_of(worker_metadata, self.folder)
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], self.by
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def process(self, task: DocumentBatch) -> Iterator[Publish]:
         hashes = hash_rows(task.data, self.by)
@@ -138,16 +128,10 @@ def write_partitions(
 
 
 @dataclass
-class ShufflePartitions(SourceStage[FileGroup, FileGroup]):
+class ShufflePartitions(ScratchSource[FileGroup]):
     """One task per partition, once the whole map side is there."""
 
     partitions: int
-    folder: str
-    name: str
-    internal: ClassVar[bool] = True
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = os.path.join(scratch, self.folder)
@@ -165,19 +149,18 @@ def partition_task(number: int, nbytes: int) -> FileGroup:
 
 
 @dataclass
-class ShuffleReduce(ProcessingStage[FileGroup, DocumentBatch]):
+class ShuffleReduce(ScratchStage[FileGroup, DocumentBatch]):
     """Read one partition from all files of the map side and reduce it."""
 
     owner: ShuffleStage
-    folder: str
     partition_bytes: int
-    name: str
+    internal: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.releases_gil = self.owner.releases_gil  # type: ignore[misc]  # it is the owner's code that runs
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        self._directory = folder_of(worker_metadata, self.folder)
+        super().setup(worker_metadata)
         self.owner.setup(worker_metadata)
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:

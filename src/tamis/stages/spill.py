@@ -5,30 +5,59 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from tamis.stages.base import ProcessingStage, SourceStage, WorkerMetadata
 from tamis.stages.emit import Publish
 from tamis.tasks import FileGroup, FileSlice, Task
+from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order, parse_order, read_task, temporary_beside, write_task
 
 SUFFIX = ".task"
 
+X = TypeVar("X", bound=Task[Any])
+Y = TypeVar("Y", bound=Task[Any])
+
 
 @dataclass
-class Spill(ProcessingStage[Task[Any], FileGroup]):
-    """Write each task to the run directory."""
+class ScratchStage(ProcessingStage[X, Y]):
+    """A stage that keeps data between stages in a folder of the run directory. Columns pass it unchanged.
+
+    Args:
+        folder: The folder's name.
+    """
 
     folder: str
-    name: str = "Spill"
     releases_gil: ClassVar[bool] = True
     internal: ClassVar[bool] = True
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        self._directory = folder_of(worker_metadata, self.folder)
+        if worker_metadata is None or not worker_metadata.scratch:
+            raise RuntimeError(f"{self.name} keeps data in the run directory: run it in a pipeline")
+        self._directory = os.path.join(worker_metadata.scratch, self.folder)
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return available
+
+
+@dataclass
+class ScratchSource(SourceStage[X, FileGroup]):
+    """A barrier: what was put into a folder of the run directory, once all of it is there.
+
+    Args:
+        folder: The folder's name.
+    """
+
+    folder: str
+    internal: ClassVar[bool] = True
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        return available
+
+
+@dataclass
+class Spill(ScratchStage[Task[Any], FileGroup]):
+    """Write each task to the run directory."""
 
     def process(self, task: Task[Any]) -> Iterator[Publish]:
         yield spill(task, self._directory)
@@ -43,35 +72,35 @@ def spill(task: Task[Any], directory: str) -> Publish:
 
 
 @dataclass
-class Spilled(SourceStage[Task[Any], FileGroup]):
+class Spilled(ScratchSource[Task[Any]]):
     """What :class:`Spill` wrote, in the order of the input: one task per file, under its old place."""
 
-    folder: str
-    name: str = "Spilled"
-    internal: ClassVar[bool] = True
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
-
     def splits(self, scratch: str) -> Iterator[FileGroup]:
-        for path, order in spilled_files(os.path.join(scratch, self.folder)):
-            size = os.path.getsize(path)
-            yield FileGroup([path], order=order, slices=(FileSlice(path, size=size),))
+        yield from spilled_tasks(os.path.join(scratch, self.folder))
 
 
 @dataclass
-class LoadSpilled(ProcessingStage[FileGroup, Any]):
+class LoadSpilled(ScratchStage[FileGroup, Any]):
     """Read a task that :class:`Spill` wrote."""
-
-    name: str = "LoadSpilled"
-    releases_gil: ClassVar[bool] = True
-    internal: ClassVar[bool] = True
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def process(self, task: FileGroup) -> Task[Any]:
         return read_task(task.data[0])
+
+
+def folder_for(stage: str) -> str:
+    """A folder name for a stage's data: readable, and another one for every name.
+
+    >>> folder_for("a/b").startswith("a_b-"), folder_for("a/b") == folder_for("a_b")
+    (True, False)
+    """
+    clean = "".join(c if c.isalnum() or c in "-_" else "_" for c in stage)
+    return f"{clean}-{digest(stage)}"
+
+
+def spilled_tasks(directory: str) -> Iterator[FileGroup]:
+    """A task for each published spill file, in the order of the input, under its old place."""
+    for path, order in spilled_files(directory):
+        yield FileGroup([path], order=order, slices=(FileSlice(path, size=os.path.getsize(path)),))
 
 
 def spilled_files(directory: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -81,10 +110,3 @@ def spilled_files(directory: str) -> list[tuple[str, tuple[int, ...]]]:
     names = [n for n in os.listdir(directory) if n.endswith(SUFFIX) and not n.startswith(".")]
     found = [(os.path.join(directory, n), parse_order(n.removesuffix(SUFFIX))) for n in names]
     return sorted(found, key=lambda item: item[1])
-
-
-def folder_of(worker: WorkerMetadata | None, folder: str) -> str:
-    """A directory of the run's scratch space."""
-    if worker is None or not worker.scratch:
-        raise RuntimeError("this stage keeps data in the run directory: run it in a pipeline")
-    return os.path.join(worker.scratch, folder)

@@ -8,7 +8,9 @@ from typing import Literal
 
 from tamis.backends import machine
 from tamis.backends.base import Run
-from tamis.backends.coordinator import Coordinator, Limits, Pool
+from tamis.backends.contracts import Limits
+from tamis.backends.coordinator import Coordinator
+from tamis.backends.crew import Pool
 from tamis.backends.runner import GroupSpec, Places, set_up_on_node
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.kernels.hashing import hash_text_128, normalize_text
-from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, WorkerMetadata
+from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.shuffle import partition_task, read_partition, write_partitions
-from tamis.stages.spill import folder_of, spill, spilled_files
-from tamis.tasks import DocumentBatch, FileGroup, FileSlice
+from tamis.stages.spill import ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
+from tamis.tasks import DocumentBatch, FileGroup
 from tamis.tasks.storage import read_task, temporary_beside
 
 __all__ = ["ExactDeduplication"]
@@ -51,36 +51,27 @@ class ExactDeduplication(CompositeStage[DocumentBatch, DocumentBatch]):
             raise ValueError(f"partitions={self.partitions}: must be at least 1")
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        folder = f"dedup-{self.name}"
+        folder = folder_for(self.name)
+        hashing = HashDocuments(folder, self.partitions, self.text_field, self.normalize_text)
         return [
-            HashDocuments(self.text_field, self.normalize_text, self.partitions, folder, f"{self.name} (hash)"),
-            HashPartitions(self.partitions, folder, f"{self.name} (partitions)"),
-            FindDuplicates(folder, f"{self.name} (find)"),
-            HashedDocuments(folder, f"{self.name} (documents)"),
-            RemoveDuplicates(folder, self.name),
+            hashing.with_(name=f"{self.name} (hash)"),
+            HashPartitions(folder, self.partitions).with_(name=f"{self.name} (partitions)"),
+            FindDuplicates(folder).with_(name=f"{self.name} (find)"),
+            HashedDocuments(folder).with_(name=f"{self.name} (documents)"),
+            RemoveDuplicates(folder).with_(name=self.name),
         ]
 
 
 @dataclass
-class HashDocuments(ProcessingStage[DocumentBatch, FileGroup]):
+class HashDocuments(ScratchStage[DocumentBatch, FileGroup]):
     """Set the rows down and write the hashes of their text by partition."""
 
+    partitions: int
     text_field: str
     normalize_text: bool
-    partitions: int
-    folder: str
-    name: str
-    releases_gil: ClassVar[bool] = True
-    internal: ClassVar[bool] = True
-
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        self._directory = folder_of(worker_metadata, self.folder)
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def process(self, task: DocumentBatch) -> Iterator[Publish]:
         yield spill(task, os.path.join(self._directory, "rows"))
@@ -94,16 +85,10 @@ class HashDocuments(ProcessingStage[DocumentBatch, FileGroup]):
 
 
 @dataclass
-class HashPartitions(SourceStage[FileGroup, FileGroup]):
+class HashPartitions(ScratchSource[FileGroup]):
     """One task per partition of the hashes."""
 
     partitions: int
-    folder: str
-    name: str
-    internal: ClassVar[bool] = True
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         if spilled_files(os.path.join(scratch, self.folder, "hashes")):
@@ -111,20 +96,8 @@ class HashPartitions(SourceStage[FileGroup, FileGroup]):
                 yield partition_task(number, 0)
 
 
-@dataclass
-class FindDuplicates(ProcessingStage[FileGroup, FileGroup]):
+class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
     """Find the repeated hashes of one partition and write which row of which file each duplicate is."""
-
-    folder: str
-    name: str
-    releases_gil: ClassVar[bool] = True
-    internal: ClassVar[bool] = True
-
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        self._directory = folder_of(worker_metadata, self.folder)
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
         number = int(task.reader_config["partition"])
@@ -145,37 +118,23 @@ class FindDuplicates(ProcessingStage[FileGroup, FileGroup]):
         yield Publish(temporary, final, found.num_rows, os.path.getsize(temporary))
 
 
-@dataclass
-class HashedDocuments(SourceStage[FileGroup, FileGroup]):
+class HashedDocuments(ScratchSource[FileGroup]):
     """The rows that were set down, in the order of the input."""
 
-    folder: str
-    name: str
-    internal: ClassVar[bool] = True
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
-
     def splits(self, scratch: str) -> Iterator[FileGroup]:
-        for number, (path, order) in enumerate(spilled_files(os.path.join(scratch, self.folder, "rows"))):
-            file = FileSlice(path, size=os.path.getsize(path))
-            yield FileGroup([path], order=order, slices=(file,), reader_config={"file": number})
+        for number, task in enumerate(spilled_tasks(os.path.join(scratch, self.folder, "rows"))):
+            task.reader_config = {"file": number}
+            yield task
 
 
-@dataclass
-class RemoveDuplicates(ProcessingStage[FileGroup, DocumentBatch]):
+class RemoveDuplicates(ScratchStage[FileGroup, DocumentBatch]):
     """Take the rows up again and leave the duplicates out."""
 
-    folder: str
-    name: str
-    releases_gil: ClassVar[bool] = True
+    internal: ClassVar[bool] = False
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        self._directory = os.path.join(folder_of(worker_metadata, self.folder), "duplicates")
+        super().setup(worker_metadata)
         self._found: list[pa.Table] | None = None
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available
 
     def process(self, task: FileGroup) -> Iterator[Drop | DocumentBatch]:
         batch = read_task(task.data[0])
@@ -192,7 +151,8 @@ class RemoveDuplicates(ProcessingStage[FileGroup, DocumentBatch]):
     def _duplicates_in(self, file: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The rows of one file to leave out. The lists are sorted by file and stay on disk (memory-mapped)."""
         if self._found is None:
-            self._found = [_mapped(os.path.join(self._directory, n)) for n in sorted(os.listdir(self._directory))]
+            folder = os.path.join(self._directory, "duplicates")
+            self._found = [_mapped(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
         rows = []
         for table in self._found:
             files = table.column("file").to_numpy()
