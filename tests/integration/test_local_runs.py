@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -468,3 +470,31 @@ def test_what_a_stage_counts_itself_is_in_the_statistics(tmp_path: Path) -> None
     result = run(tmp_path, [Make(3), Counts()], ("processes", 2))
     texts = [t for batch in Make(3).process(EmptyTask()) for t in batch.data["text"].to_pylist()]
     assert result.stage("Counts").custom == {"characters": sum(map(len, texts))}
+
+
+def test_a_program_that_a_stage_starts_does_not_disturb_the_workers(tmp_path: Path) -> None:
+    @processing_stage(name="shell")
+    def shell(task: DocumentBatch) -> DocumentBatch:
+        read = subprocess.run(
+            [sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"], stdout=subprocess.PIPE
+        )
+        assert read.stdout.strip() == b"''"
+        return task
+
+    assert len(rows(run(tmp_path, [Make(4), shell], ("processes", 2)))) == 40
+
+
+def test_workers_do_not_share_what_a_stage_remembers(tmp_path: Path) -> None:
+    class Remembers(ProcessingStage[DocumentBatch, DocumentBatch]):
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            time.sleep(0.01)
+            self.seen.append(len(self.seen))
+            return DocumentBatch({"seen": [len(self.seen)]})
+
+    stage = Remembers()
+    result = run(tmp_path, [Make(20), stage], ("threads", 4))
+    assert stage.seen == []
+    assert max(r["seen"] for r in rows(result)) < 20

@@ -138,8 +138,7 @@ class GroupRunner:
     def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: Places) -> None:
         self._spec, self._worker = spec, worker
         self._quarantine, self._outputs = places.quarantine, places.outputs
-        # Each worker has its own copy: setup() may keep state on the stage.
-        self._stages = {i: copy.copy(s) for i, s in spec.stages.items()}
+        self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
         self._outcome = Outcome()
         self._at = spec.entry
@@ -339,6 +338,14 @@ class GroupRunner:
         for item in published:
             if item.temporary != item.final and os.path.exists(item.temporary):
                 os.unlink(item.temporary)
+
+
+def _own_copy(stage: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any]:
+    """A copy for one worker, which may keep state on it; what cannot be copied is shared."""
+    try:
+        return copy.deepcopy(stage)
+    except Exception:  # noqa: BLE001 - locks, connections and the like raise whatever they like
+        return copy.copy(stage)
 
 
 def set_up_on_node(spec: GroupSpec, node: NodeInfo, worker: WorkerMetadata) -> None:

@@ -15,10 +15,12 @@ import struct
 import subprocess
 import sys
 from collections import deque
+from pathlib import Path
 from typing import IO, Any
 
 import cloudpickle
 
+import tamis
 from tamis.backends.payload import Envelope, pack
 from tamis.backends.runner import GroupSpec, Places
 from tamis.backends.substrates.base import Done, WorkerDied
@@ -103,6 +105,8 @@ class ProcessSubstrate(ThreadSubstrate):
 
     def _start(self, worker: int, gpu_ids: tuple[int, ...]) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
+        home = str(Path(tamis.__file__).parents[1])  # the worker must find tamis before it is told our sys.path
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [home, environment.get("PYTHONPATH")]))
         if gpu_ids:
             environment["CUDA_VISIBLE_DEVICES"] = _cuda_names(gpu_ids, environment.get("CUDA_VISIBLE_DEVICES"))
         process = subprocess.Popen(

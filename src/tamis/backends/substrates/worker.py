@@ -17,9 +17,11 @@ from tamis.backends.substrates.processes import receive, send
 def main() -> None:
     """Work until the driver closes the pipe or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the driver decides
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what stages print must not get between the answers
-    questions = sys.stdin.buffer
+    # The pipes are kept apart from what stages, and programs they start, read and print.
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
     hello, stages = receive(questions), receive(questions)
     if hello is None or stages is None:
         return
