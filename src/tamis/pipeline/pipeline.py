@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
@@ -78,6 +79,31 @@ class Pipeline:
             gpu = f", {needs.gpu_memory_gb:g} GB of gpu memory" if needs.gpu_memory_gb else gpu
             lines.append(f"  {number}. {stage.name}: {stage!r} ({needs.cpus:g} cpu{gpu})")
         return "\n".join(lines)
+
+    def to_recipe(self) -> str:
+        """The pipeline as a recipe: YAML that ``tamis run`` and :meth:`from_recipe` understand.
+
+        >>> from tamis.stages.io import JsonlReader, JsonlWriter
+        >>> print(Pipeline("copy", stages=[JsonlReader("in"), JsonlWriter("out")]).to_recipe(), end="")
+        name: copy
+        stages:
+          - JsonlReader: {file_paths: in}
+          - JsonlWriter: {path: out}
+        """
+        from tamis.pipeline.recipe import dump_recipe
+
+        return dump_recipe(self)
+
+    @classmethod
+    def from_recipe(cls, recipe: str | Path) -> Pipeline:
+        """The pipeline that a recipe describes.
+
+        Args:
+            recipe: The recipe's file, or its text.
+        """
+        from tamis.pipeline.recipe import load_recipe
+
+        return load_recipe(recipe).to_pipeline()
 
     def run(
         self,
