@@ -214,11 +214,12 @@ def expected(world: World) -> tuple[Counter[tuple[str, str]], list[tuple[tuple[i
         for child in world.children(envelope.vertex, [envelope]):
             visit(child)
 
+    barriers = {v.index: n for n, v in enumerate(v for v in plan.vertices if v.is_source)}
     for vertex in plan.vertices:
         if vertex.is_source:
             for number in range(vertex.stage.count):  # type: ignore[attr-defined]  # Numbers, see plan()
-                order = (-vertex.index, number) if plan.groups[vertex.index].inputs else (number,)
-                task_id = digest(format_order(order), vertex.name)
+                order = (-barriers[vertex.index], number) if plan.groups[vertex.index].inputs else (number,)
+                task_id = digest(None, format_order(order), vertex.name)
                 for target in vertex.edges.values():
                     visit(Envelope(target, task_id, order, 0, MIB, 1, None))
     return done, outputs

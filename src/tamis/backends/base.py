@@ -49,6 +49,10 @@ class Executor(Protocol):
     execution_mode: str
     fuse: bool
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot run here, before anything is touched."""
+        ...
+
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end (``False``: the user stopped it)."""
         ...

@@ -25,6 +25,7 @@ from tamis.errors import StageError, TamisError, WorkerDiedError
 from tamis.plan import END, Group, Plan
 from tamis.runs.stats import Snapshot, StageStats
 from tamis.stages.base import SourceStage
+from tamis.stages.spill import Spilled
 from tamis.tasks import FileGroup, Task
 from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order
@@ -100,9 +101,10 @@ class Coordinator:
         self._crew = Crew(substrate, pools, limits.cpus)
         self._journal, self._limits, self._scratch = journal, limits, scratch
         self._initial, self._stop, self._watcher = initial, stop, watcher
-        self._groups = [self._state(g) for g in plan.groups]
         self._upstream = _ancestors(plan.groups)
+        self._groups = [self._state(g) for g in plan.groups]
         self._followers = [self._ordered_after(g) for g in plan.groups]
+        self._barriers = _numbered_barriers(plan)
         self._tickets = itertools.count()
         self._assignments: dict[int, _Assignment] = {}
         self._deaths = 0  # since a task was last finished
@@ -207,10 +209,11 @@ class Coordinator:
         entry = self._plan.vertices[state.group.entry]
         number, state.fed = state.fed, state.fed + 1
         if not task.order:
-            task.order = (-entry.index, number) if state.group.inputs else (number,)
+            task.order = (-self._barriers[state.group.index], number) if state.group.inputs else (number,)
         # Behind a barrier the place says it all: what is listed there lies in the run's own directory.
         content = None if state.group.inputs else task.get_deterministic_id()
-        task.task_id = digest(content or format_order(task.order), entry.name)
+        place = "" if content and state.group.is_source else format_order(task.order)
+        task.task_id = digest(content, place, entry.name)
         behind = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
         for queue in behind:
             queue.open(source_key(task.order))
@@ -249,7 +252,10 @@ class Coordinator:
     # -- queues ------------------------------------------------------------------------------------------------------
 
     def _state(self, group: Group) -> _GroupState:
-        ordered = OrderedBatches(group.batch_size, group.batch_bytes) if group.ordered else None
+        ordered = None
+        if group.ordered:
+            sources = {i for i in self._upstream[group.index] if self._plan.groups[i].is_source}
+            ordered = OrderedBatches(group.batch_size, group.batch_bytes, at_the_end=len(sources) > 1)
         last = all(
             t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices
         )
@@ -393,12 +399,13 @@ class Coordinator:
 
     def _on_failure(self, assignment: _Assignment, failure: Failure) -> None:
         state = self._groups[assignment.group]
-        allowed = self._limits.death_retries if failure.died else self._limits.retries
-        attempt = assignment.batch[0].attempt + 1
-        if failure.permanent or attempt > allowed:
-            raise self._error(assignment.batch, failure, attempt)
         for envelope in assignment.batch:
-            envelope.attempt = attempt
+            envelope.deaths += failure.died
+            envelope.attempt += not failure.died
+        first = assignment.batch[0]
+        too_often = first.deaths > self._limits.death_retries or first.attempt > self._limits.retries
+        if failure.permanent or too_often:
+            raise self._error(assignment.batch, failure, first.deaths + first.attempt)
         self.stats[state.group.entry].retries += 1
         state.ready.push(assignment.batch)
 
@@ -442,6 +449,12 @@ def _of_files(envelope: Envelope) -> str:
         return ""
     more = f" and {len(task.data) - 1} more" if len(task.data) > 1 else ""
     return f" ({task.data[0]}{more})"
+
+
+def _numbered_barriers(plan: Plan) -> dict[int, int]:
+    """The barriers that give tasks new places, counted from 1; batch mode adds others, which keep the old ones."""
+    found = [g.index for g in plan.groups if g.is_source and not isinstance(plan.vertices[g.entry].stage, Spilled)]
+    return {group: number for number, group in enumerate(found)}
 
 
 def _ancestors(groups: list[Group]) -> list[set[int]]:

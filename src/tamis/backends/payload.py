@@ -23,7 +23,8 @@ class Envelope:
         weight: How much data it stands for, in bytes.
         rows: Items in it.
         payload: The task itself, or where it is.
-        attempt: How often it was tried before.
+        attempt: How often its stage raised before.
+        deaths: How often its worker died before.
     """
 
     vertex: int
@@ -34,18 +35,12 @@ class Envelope:
     rows: int
     payload: Any
     attempt: int = 0
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
     """A task in a file."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoredOutput:
-    """A task at the end of the pipeline that a worker has set down in the run directory."""
 
     path: str
 

@@ -49,10 +49,12 @@ class OrderedBatches:
     Args:
         batch_size: Most tasks in a batch.
         batch_bytes: Most bytes in a batch, by weight; a heavier task is a batch of its own.
+        at_the_end: Whether to release nothing before everything is there: where ways with different barriers meet,
+            what comes first in the input may come last.
     """
 
-    def __init__(self, batch_size: int, batch_bytes: int | None) -> None:
-        self._batch_size, self._batch_bytes = batch_size, batch_bytes
+    def __init__(self, batch_size: int, batch_bytes: int | None, *, at_the_end: bool = False) -> None:
+        self._batch_size, self._batch_bytes, self._at_the_end = batch_size, batch_bytes, at_the_end
         self._waiting: dict[Key, list[Envelope]] = {}
         self._open: dict[Key, int] = {}
         self._turn: deque[Key] = deque()
@@ -76,6 +78,10 @@ class OrderedBatches:
 
     def batches(self, *, last: bool) -> Iterator[list[Envelope]]:
         """The batches that are complete; with ``last`` also the rest."""
+        if self._at_the_end:
+            if not last:
+                return
+            self._turn = deque(sorted(self._turn))
         while self._turn and self._open[self._turn[0]] == 0:
             key = self._turn.popleft()
             del self._open[key]

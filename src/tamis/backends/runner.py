@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import time
 import traceback
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.backends.payload import Envelope, StoredOutput, enclose
+from tamis.backends.payload import Envelope, enclose, pack
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
+from tamis.runs.directory import StoredOutput
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
@@ -23,6 +25,11 @@ from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import temporary_beside
 
 NO_REASON = "no reason given"
+
+CARRIED_BYTES = 64 * 2**20
+"""Memory that the outputs of one assignment may take before further ones are set down on disk."""
+
+_LOG = logging.getLogger("tamis")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,12 @@ class Failure:
     permanent: bool = False
     died: bool = False
     exception: BaseException | None = None
+
+
+def cannot_travel(stage: str, error: Exception) -> Failure:
+    """The failure of a task that cannot be sent from one process to another."""
+    words = f"a task cannot be sent between processes: {type(error).__name__}: {error}"
+    return Failure(stage, words, permanent=True)
 
 
 @dataclass
@@ -108,7 +121,7 @@ class _Family:
         """A child. The first is held back until it is known whether there are more."""
         self._count += 1
         if self._count == 1:
-            self._first = (port, task)
+            self._first = (port, copy.copy(task))  # a stage may go on to change the task it yielded
             return
         if self._first is not None:
             yield *self._first, 0
@@ -137,7 +150,8 @@ class GroupRunner:
 
     def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: Places) -> None:
         self._spec, self._worker = spec, worker
-        self._quarantine, self._outputs = places.quarantine, places.outputs
+        self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
+        self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
         self._outcome = Outcome()
@@ -148,13 +162,15 @@ class GroupRunner:
     def run(self, tasks: list[Task[Any]]) -> Outcome:
         """Work on a task (or a batch for the entry stage); never raises for what a stage does."""
         began = time.perf_counter()
-        self._outcome, self._bad = Outcome(), {}
+        self._outcome, self._bad, self._carried = Outcome(), {}, 0
         try:
             self._set_up()
-            self._feed(self._spec.entry, tasks)
+            self._feed(self._spec.entry, [_own_task(t) for t in tasks])
             self._write_quarantine(tasks[0].task_id)
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             failed = Outcome(failure=self._failure(error))
+            for stage in self._stages.values():
+                stage.take_metrics()
             self._forget(self._outcome.published)
             self._outcome = failed
         self._outcome.seconds = time.perf_counter() - began
@@ -162,10 +178,14 @@ class GroupRunner:
 
     def close(self) -> None:
         """Tear the stages down."""
-        if self._ready:
-            self._ready = False
-            for stage in self._stages.values():
+        if not self._ready:
+            return
+        self._ready = False
+        for index, stage in self._stages.items():
+            try:
                 stage.teardown()
+            except Exception:  # noqa: BLE001 - the work is done; the other stages are torn down all the same
+                _LOG.exception("stage %r raised in teardown()", self._spec.names[index])
 
     def _set_up(self) -> None:
         if self._ready:
@@ -180,6 +200,7 @@ class GroupRunner:
         stage, stats = self._stages[vertex], self._stats(vertex)
         stats.tasks_in += len(tasks)
         stats.bytes_in += sum(t.nbytes for t in tasks)
+        items = sum(t.num_items for t in tasks)
         rows_before = stats.rows_out + stats.rows_dropped + stats.quarantined
         results = self._results(stage, tasks)
         family: _Family | None = None
@@ -199,15 +220,14 @@ class GroupRunner:
         for metric, value in stage.take_metrics().items():
             stats.custom[metric] = stats.custom.get(metric, 0) + value
         self._end(vertex, stats, family)
-        self._count_rows(vertex, stats, tasks, rows_before)
+        accounted = stats.rows_out + stats.rows_dropped + stats.quarantined - rows_before
+        self._count_rows(vertex, stats, items, accounted, all(isinstance(t, DocumentBatch) for t in tasks))
 
-    def _count_rows(self, vertex: int, stats: StageStats, tasks: list[Task[Any]], before: int) -> None:
+    def _count_rows(self, vertex: int, stats: StageStats, items: int, accounted: int, are_rows: bool) -> None:
         """Rows that came in. Of files it is known only afterwards; rows that just went missing are counted too."""
-        accounted = stats.rows_out + stats.rows_dropped + stats.quarantined - before
-        items = sum(t.num_items for t in tasks)
         if vertex in self._no_rows:
             stats.rows_in += items
-        elif all(isinstance(t, DocumentBatch) for t in tasks):
+        elif are_rows:
             stats.rows_in += items
             if items > accounted:
                 stats.dropped[NO_REASON] = stats.dropped.get(NO_REASON, 0) + items - accounted
@@ -274,7 +294,7 @@ class GroupRunner:
             self._no_rows.add(vertex)
         child.task_id = digest(parent.task_id, self._spec.names[vertex], port, ordinal)
         child.order = parent.order if ordinal is None else (*parent.order, ordinal)
-        child._metadata = child._metadata or dict(parent._metadata)
+        child._metadata = dict(child._metadata or parent._metadata)
         child.dataset_name = child.dataset_name or parent.dataset_name
         if port != DROPPED:
             stats.tasks_out += 1
@@ -298,6 +318,12 @@ class GroupRunner:
             published = spill(task, self._outputs)
             self._outcome.published.append(published)
             envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
+        elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._scratch:
+            # Many children at once: what is more than a worker should carry is set down until it is taken up.
+            folder = os.path.join(self._scratch, "payloads")
+            os.makedirs(folder, exist_ok=True)
+            envelope.payload, envelope.nbytes = pack(task, folder), 0
+        self._carried += envelope.nbytes
         return envelope
 
     def _dropped_rows(self, vertex: int, drop: Drop) -> DocumentBatch:
@@ -340,6 +366,13 @@ class GroupRunner:
                 os.unlink(item.temporary)
 
 
+def _own_task(task: Task[Any]) -> Task[Any]:
+    """A copy to work on: the driver keeps the task as it was, for another try."""
+    own = copy.copy(task)
+    own._metadata = dict(task._metadata)
+    return own
+
+
 def _own_copy(stage: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any]:
     """A copy for one worker, which may keep state on it; what cannot be copied is shared."""
     try:
@@ -369,4 +402,4 @@ def _file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
 
 
-__all__ = ["Failure", "GroupRunner", "GroupSpec", "Outcome", "Places", "set_up_on_node"]
+__all__ = ["Failure", "GroupRunner", "GroupSpec", "Outcome", "Places", "cannot_travel", "set_up_on_node"]

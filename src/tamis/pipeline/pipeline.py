@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
+from tamis.errors import PlanError
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
@@ -125,6 +126,8 @@ class Pipeline:
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
         kinds = {type(t) for t in initial}
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
+        if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
+            raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         return run_plan(plan, executor, initial, self.description, run_dir, progress)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
-from tamis.errors import RunInterrupted
+from tamis.errors import PlanError, RunInterrupted
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory, RunJournal
 from tamis.runs.progress import Observer, choose_progress
@@ -32,11 +33,13 @@ def run_plan(
     progress: Literal["auto", "live", "plain", "off"] | Observer,
 ) -> RunResult:
     """Carry out a plan; the run directory has its summary and report also when it fails."""
-    for vertex in plan.vertices:
+    executor.check(plan)
+    _refuse_to_overwrite_input(plan)
+    directory = RunDirectory.create(plan.name, run_dir)
+    for vertex in plan.vertices:  # last, since it may remove earlier output
         prepare = getattr(vertex.stage, "prepare", None)
         if prepare is not None:
             prepare()
-    directory = RunDirectory.create(plan.name, run_dir)
     directory.write_text("plan.txt", f"{plan}\n")
     observer = choose_progress(progress) if isinstance(progress, str) else progress
     clock, began, started = time.time(), time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
@@ -78,12 +81,30 @@ def run_plan(
     if state == "interrupted":
         raise RunInterrupted(
             f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished and published. "
-            "To go on, start the same command again: files keep their names, so nothing is written twice. "
+            "To go on, start the same again, in another run directory if you name one: files keep their names, so "
+            "nothing is written twice. "
             f"What was done so far: tamis report {directory.path}"
         )
     for warning in _leftovers(plan, clock):
         observer.message(warning)
     return RunResult(directory, summary, run.journal.outputs)
+
+
+def _refuse_to_overwrite_input(plan: Plan) -> None:
+    """A writer that clears its directory must not clear what the pipeline reads."""
+    sources = [getattr(v.stage, "file_paths", None) for v in plan.vertices]
+    read = [str(p) for given in sources if given for p in ([given] if isinstance(given, str) else given)]
+    for vertex in plan.vertices:
+        destination = getattr(vertex.stage, "destination", None)
+        if destination is None or destination.mode != "overwrite" or "://" in destination.path:
+            continue
+        target = os.path.realpath(destination.path)
+        for path in read:
+            if "://" not in path and os.path.commonpath([target, os.path.realpath(path)]) == target:
+                raise PlanError(
+                    f'{vertex.name}: mode="overwrite" would remove what the pipeline reads: {path} is in '
+                    f"{destination.path}. Write to another directory"
+                )
 
 
 def _leftovers(plan: Plan, began: float) -> Iterator[str]:

@@ -21,6 +21,9 @@ def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[f
     """
     for vertex in vertices:
         _check_complete(vertex)
+        workers = vertex.stage.num_workers()
+        if workers is not None and workers < 1:
+            raise PlanError(f"stage {vertex.name!r}: num_workers is {workers}, it must be at least 1")
     _check_types(vertices, start)
     return _check_columns(vertices)
 

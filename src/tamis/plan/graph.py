@@ -73,7 +73,9 @@ class _Builder:
 
     def chain(self, stages: Sequence[Stage], ways: list[Way]) -> list[Way]:
         """Add stages one behind the other, after the given open ways; return the ways open behind the last."""
-        for stage in stages:
+        for number, stage in enumerate(stages):
+            if number and not ways:
+                raise PlanError(f"nothing reaches stage {stage.name!r}: all ways before it end in writers")
             if isinstance(stage, CompositeStage):
                 ways = self._composite(stage, ways)
             elif isinstance(stage, Dropped):
@@ -96,26 +98,27 @@ class _Builder:
         return ways
 
     def _dropped(self, wrapper: Dropped, ways: list[Way]) -> list[Way]:
+        first = len(self.vertices)
         ways = self.chain([wrapper.stage], ways)
         if len(ways) != 1 or self.vertices[ways[0][0]].is_source:
             raise PlanError(f"Dropped({wrapper.stage.name}): it takes a stage with one way out, such as a filter")
-        vertex = ways[0][0]
-        return ways + self._side(wrapper.to, (vertex, DROPPED))
+        inside = [v.index for v in self.vertices[first:] if not v.stage.internal]
+        return ways + self._side(wrapper.to, [(index, DROPPED) for index in inside])
 
     def _branch(self, stage: BranchStage, ways: list[Way]) -> list[Way]:
         vertex = self._vertex(stage, ways)
         behind: list[Way] = []
         for port, inner in stage.branches_by_port().items():
-            open_ways = self._side(inner, (vertex, port))
+            open_ways = self._side(inner, [(vertex, port)])
             if isinstance(stage, Tee) and port != MAIN and open_ways:
                 last = inner[-1].name if inner else "nothing"
                 raise PlanError(f"{stage.name}: its side branch must end in a writer, it ends in {last}")
             behind += open_ways
         return behind
 
-    def _side(self, stages: list[Stage], way: Way) -> list[Way]:
+    def _side(self, stages: list[Stage], into: list[Way]) -> list[Way]:
         """A branch: open behind its last stage unless that is a writer."""
-        ways = self.chain(stages, [way])
+        ways = self.chain(stages, into)
         if stages and all(self.vertices[v].stage.is_sink_stage for v, _ in ways):
             for vertex, port in ways:
                 self.vertices[vertex].edges[port] = END
@@ -158,5 +161,10 @@ class _Builder:
 
 def _unique(name: str, used: dict[str, int]) -> str:
     """The name, with a number if it was used before."""
-    count = used[name] = used.get(name, 0) + 1
-    return name if count == 1 else f"{name} #{count}"
+    unique, count = name, used.get(name, 0)
+    while unique in used:
+        count += 1
+        unique = f"{name} #{count}"
+    used[name] = max(count, 1)
+    used.setdefault(unique, 1)
+    return unique

@@ -155,6 +155,8 @@ def _fuse(vertices: list[Vertex], fuse: bool) -> list[int]:
 def _joins(before: Vertex, after: Vertex, fuse: bool) -> bool:
     """Whether two neighbours can share a worker and lose nothing by it."""
     a, b = before.stage, after.stage
+    if a.is_sink_stage:
+        return False  # what it names is there only once the task is done
     if before.is_source or a.resources.requires_gpu or b.resources.requires_gpu or _batches(b):
         return False
     if isinstance(b, BranchStage) and a.runtime_env == b.runtime_env:

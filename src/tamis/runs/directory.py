@@ -12,11 +12,13 @@ scratch/        data between stages; removed when the run is done
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import pickle
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,13 @@ from tamis.tasks.storage import pickled, read_task
 
 MAX_LISTED = 1000
 """How many output files ``run.json`` names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutput:
+    """A task at the end of the pipeline that a worker has set down in the run directory."""
+
+    path: str
 
 
 class RunDirectory:
@@ -51,10 +60,8 @@ class RunDirectory:
     def create(cls, name: str, path: str | None = None) -> RunDirectory:
         """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline."""
         if path is None:
-            clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name) or "run"
-            stem = os.path.join(".tamis", "runs", f"{clean}-{datetime.now():%Y%m%d-%H%M%S}")
-            path = next(p for p in (f"{stem}-{n}" if n else stem for n in range(10_000)) if not os.path.exists(p))
-        elif os.path.exists(os.path.join(path, "run.json")):
+            path = _claim(os.path.join(".tamis", "runs"), name)
+        elif any(os.path.exists(os.path.join(path, sign)) for sign in ("run.json", "ledger")):
             raise PlanError(f"{path} already holds a run. Give another run directory, or remove it first")
         directory = cls(path)
         os.makedirs(directory.scratch, exist_ok=True)
@@ -111,6 +118,21 @@ class RunDirectory:
                 yield pickle.loads(base64.b64decode(entry["task"]))
 
 
+def _claim(parent: str, name: str) -> str:
+    """Make a directory of this run's own, also when others start in the same second."""
+    os.makedirs(parent, exist_ok=True)
+    clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name) or "run"
+    stem = os.path.join(parent, f"{clean}-{datetime.now():%Y%m%d-%H%M%S}")
+    for number in itertools.count():
+        path = f"{stem}-{number}" if number else stem
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("there is always another number")
+
+
 class RunJournal:
     """Records finished work in the ledger and publishes its files.
 
@@ -146,11 +168,10 @@ class RunJournal:
         """A task has come to the end of the pipeline."""
         self.outputs += 1
         entry: dict[str, Any] = {"order": envelope.order}
-        stored = getattr(envelope.payload, "path", None)
-        if stored is not None:
-            entry["file"] = os.path.basename(stored)
+        payload = envelope.payload
+        if isinstance(payload, StoredOutput):
+            entry["file"] = os.path.basename(payload.path)
         else:
-            payload = envelope.payload
             entry["task"] = base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()
         self._output_log.write(json.dumps(entry) + "\n")
 

@@ -9,7 +9,7 @@ import functools
 import inspect
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -157,7 +157,7 @@ class ProcessingStage(Generic[X, Y]):
         {'cache_hits': 2}
         """
         metrics = self.__dict__.setdefault("_metrics", {})
-        metrics[name] = metrics.get(name, 0) + value
+        metrics[name] = metrics.get(name, 0) + (value if type(value) is int else float(value))
 
     def take_metrics(self) -> dict[str, float]:
         """What was counted since the last call."""
@@ -301,7 +301,7 @@ def emissions(result: Any) -> Iterator[Emission]:
     if isinstance(result, Task | Emit | Drop | BadRows | Publish):
         yield result
         return
-    if not isinstance(result, Iterable):
+    if not isinstance(result, Iterable) or isinstance(result, str | bytes | Mapping) or hasattr(result, "columns"):
         raise TypeError(f"process() returned {type(result).__name__}; it must return a task, several, or None")
     for item in result:
         yield from emissions(item)

@@ -58,7 +58,8 @@ class ShuffleStage(CompositeStage[DocumentBatch, DocumentBatch]):
             raise TypeError(f"{type(self).__name__}(by={self.by!r}): give a list of columns, by=[{self.by!r}]")
         if self.partitions < 1:
             raise ValueError(f"partitions={self.partitions}: must be at least 1")
-        self.name = self.name or type(self).__name__
+        if self.name == ShuffleStage.__name__:
+            self.name = type(self).__name__
 
     def reduce(self, partition: DocumentBatch) -> Any:
         """Work on the rows of one partition: all rows with any key in it are here, in the order of the input."""
@@ -111,7 +112,7 @@ def write_partitions(
     """Write the rows as one Arrow file with one record batch per partition."""
     by_partition = np.argsort(partition, kind="stable")
     bounds = np.searchsorted(partition[by_partition], np.arange(count + 1))
-    grouped = table.take(pa.array(by_partition)).combine_chunks()
+    grouped = table.unify_dictionaries().take(pa.array(by_partition)).combine_chunks()
     pieces = [grouped.slice(lo, hi - lo) for lo, hi in itertools.pairwise(bounds)]
     sizes = json.dumps([piece.nbytes for piece in pieces]).encode()
     schema = grouped.schema.with_metadata({**(grouped.schema.metadata or {}), _SIZES: sizes})
@@ -119,12 +120,19 @@ def write_partitions(
     with temporary_beside(final) as temporary:
         options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
         with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
-            empty = pa.RecordBatch.from_pylist([], schema=schema)
             for piece in pieces:
-                batches = piece.to_batches()
-                writer.write_batch(batches[0] if batches else empty)
+                writer.write_batch(_one_batch(piece, schema))
         nbytes = os.path.getsize(temporary)
     return Publish(temporary, final, table.num_rows, nbytes)
+
+
+def _one_batch(piece: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """A table as exactly one record batch, also when it has no rows; with the dictionaries the others have."""
+    batches = piece.to_batches()
+    if batches:
+        return batches[0]
+    columns = [c.chunk(0).slice(0, 0) if c.num_chunks else pa.array([], c.type) for c in piece.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @dataclass
@@ -162,6 +170,12 @@ class ShuffleReduce(ScratchStage[FileGroup, DocumentBatch]):
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         super().setup(worker_metadata)
         self.owner.setup(worker_metadata)
+
+    def teardown(self) -> None:
+        self.owner.teardown()
+
+    def take_metrics(self) -> dict[str, float]:
+        return self.owner.take_metrics()
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return None

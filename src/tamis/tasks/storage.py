@@ -31,9 +31,10 @@ def write_task(task: Task[Any], path: str) -> int:
     if not isinstance(task, DocumentBatch):
         return Path(path).write_bytes(pickled(task))
     # Only the table's visible rows are written, also when it is a slice of something larger.
-    schema = task.data.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
+    table = task.data.unify_dictionaries()
+    schema = table.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in task.data.to_batches():
+        for batch in table.to_batches():
             writer.write_batch(batch)
     return os.path.getsize(path)
 
@@ -61,7 +62,8 @@ def pickled(task: Task[Any]) -> bytes:
 
 
 def _identity(task: Task[Any]) -> bytes:
-    return pickle.dumps((task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf))
+    identity: bytes = cloudpickle.dumps((task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf))
+    return identity
 
 
 def format_order(order: tuple[int, ...]) -> str:

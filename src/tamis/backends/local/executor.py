@@ -15,7 +15,7 @@ from tamis.backends.runner import GroupSpec, Places, set_up_on_node
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate
 from tamis.backends.substrates.mixed import MixedSubstrate
-from tamis.backends.substrates.processes import ProcessSubstrate
+from tamis.backends.substrates.processes import ProcessSubstrate, pickled_stages
 from tamis.backends.substrates.threads import ThreadSubstrate
 from tamis.errors import PlanError, ResourceError, did_you_mean
 from tamis.plan import Group, Plan
@@ -77,6 +77,12 @@ class LocalExecutor:
         mode = "" if self.execution_mode == "streaming" else f", {self.execution_mode} mode"
         return f"local, {kind}{'' if self.substrate in ('auto', 'inline') else f' on {self.substrate}'}{mode}"
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot run here, before anything is touched."""
+        in_processes = self._in_processes(plan)
+        self._pools(plan, in_processes)
+        pickled_stages({g.index: GroupSpec.of(plan, g) for g in plan.groups if g.index in in_processes})
+
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
         places = Places(run.directory.scratch, run.directory.quarantine, run.directory.outputs)
@@ -137,12 +143,14 @@ class LocalExecutor:
         return MixedSubstrate(threads, processes, in_processes)
 
     def _pools(self, plan: Plan, in_processes: frozenset[int]) -> list[Pool]:
-        """Workers for threads, workers for processes, and workers bound to a GPU for each group that needs one."""
+        """Workers for threads, for processes, and of its own for each group with a GPU or a number of workers."""
         size = 1 if self.substrate == "inline" else self.workers
         work = [g for g in plan.groups if not g.is_source]
         gpu = [g for g in work if g.resources.requires_gpu]
+        fixed = [g for g in work if g.num_workers is not None and not g.resources.requires_gpu]
         pools = [self._gpu_pool(plan, g) for g in gpu]
-        bound = {g.index for g in gpu}
+        pools += [Pool(frozenset({g.index}), min(size, g.num_workers or size)) for g in fixed]
+        bound = {g.index for g in (*gpu, *fixed)}
         for chosen in (in_processes - bound, {g.index for g in work} - in_processes - bound):
             if chosen:
                 pools.append(Pool(frozenset(chosen), size))

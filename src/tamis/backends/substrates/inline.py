@@ -33,6 +33,11 @@ class Workbench:
             self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places)
         return self._runners[group]
 
+    def name_of(self, group: int) -> str:
+        """The name of a group's first stage."""
+        spec = self._specs[group]
+        return spec.names[spec.entry]
+
     def close(self) -> None:
         """Tear all stages down."""
         for runner in self._runners.values():

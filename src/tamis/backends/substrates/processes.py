@@ -22,7 +22,7 @@ import cloudpickle
 
 import tamis
 from tamis.backends.payload import Envelope, pack
-from tamis.backends.runner import GroupSpec, Places
+from tamis.backends.runner import GroupSpec, Outcome, Places, cannot_travel
 from tamis.backends.substrates.base import Done, WorkerDied
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
@@ -66,7 +66,7 @@ class ProcessSubstrate(ThreadSubstrate):
         super().__init__(specs, places)
         self._payloads = payloads
         os.makedirs(payloads, exist_ok=True)
-        self._stages = _pickled_stages(specs)
+        self._stages = pickled_stages(specs)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._closing = False
 
@@ -92,7 +92,7 @@ class ProcessSubstrate(ThreadSubstrate):
                 for assignment in waiting:
                     if assignment is not None:
                         process = process or self._start(worker, gpu_ids)
-                        self._ask(process, tickets, *assignment)
+                        self._ask_or_fail(process, tickets, *assignment)
                 if process is not None:
                     self._hear_all(process, tickets)
             except (OSError, EOFError) as error:
@@ -120,6 +120,18 @@ class ProcessSubstrate(ThreadSubstrate):
         send(process.stdin, pickle.dumps((sys.path, sys.argv, str(worker), gpu_ids, self._places, self._payloads)))
         send(process.stdin, self._stages)
         return process
+
+    def _ask_or_fail(
+        self, process: subprocess.Popen[bytes], tickets: deque[int], ticket: int, group: int, envelopes: list[Envelope]
+    ) -> None:
+        try:
+            self._ask(process, tickets, ticket, group, envelopes)
+        except (OSError, EOFError):
+            raise
+        except Exception as error:  # noqa: BLE001 - pickling and Arrow raise many kinds
+            spec = self._specs[group]
+            failure = cannot_travel(spec.names[spec.entry], error)
+            self._events.put(Done(ticket, Outcome(failure=failure)))
 
     def _ask(
         self, process: subprocess.Popen[bytes], tickets: deque[int], ticket: int, group: int, envelopes: list[Envelope]
@@ -166,7 +178,8 @@ def _take(inbox: Inbox) -> list[Assignment | None]:
     return taken
 
 
-def _pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
+def pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
+    """The stages as they are sent to worker processes; refuses what cannot be sent."""
     for spec in specs.values():
         for index, stage in spec.stages.items():
             _by_value_if_needed(type(stage).__module__)

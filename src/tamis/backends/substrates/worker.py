@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 
 from tamis.backends.payload import pack, unpack
-from tamis.backends.runner import Outcome
+from tamis.backends.runner import Outcome, cannot_travel
 from tamis.backends.substrates.inline import Workbench
 from tamis.backends.substrates.processes import receive, send
 
@@ -29,10 +29,14 @@ def main() -> None:
     bench = Workbench(pickle.loads(stages), places, worker_id, gpu_ids)
     while (message := receive(questions)) is not None:
         group, tasks = pickle.loads(message)
-        outcome = bench.runner(group).run([unpack(t) for t in tasks])
-        for envelope in outcome.outputs:
-            envelope.payload = pack(envelope.payload, payloads)
-        send(answers, _pickled(outcome))
+        try:
+            outcome = bench.runner(group).run([unpack(t) for t in tasks])
+            for envelope in outcome.outputs:
+                envelope.payload = pack(envelope.payload, payloads)
+            answer = _pickled(outcome)
+        except Exception as error:  # noqa: BLE001 - a task that cannot travel is reported as any other failure
+            answer = pickle.dumps(Outcome(failure=cannot_travel(bench.name_of(group), error)))
+        send(answers, answer)
     bench.close()
 
 

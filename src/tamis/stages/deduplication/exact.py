@@ -76,6 +76,8 @@ class HashDocuments(ScratchStage[DocumentBatch, FileGroup]):
     def process(self, task: DocumentBatch) -> Iterator[Publish]:
         yield spill(task, os.path.join(self._directory, "rows"))
         column = task.data.column(self.text_field)
+        if pa.types.is_null(column.type):
+            column = column.cast(pa.string())
         present = np.asarray(pc.is_valid(column))
         hashes = hash_text_128(normalize_text(column) if self.normalize_text else column)
         rows = np.arange(task.num_items, dtype=np.uint32)
@@ -152,7 +154,8 @@ class RemoveDuplicates(ScratchStage[FileGroup, DocumentBatch]):
         """The rows of one file to leave out. The lists are sorted by file and stay on disk (memory-mapped)."""
         if self._found is None:
             folder = os.path.join(self._directory, "duplicates")
-            self._found = [_mapped(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+            names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+            self._found = [_mapped(os.path.join(folder, name)) for name in names]
         rows = []
         for table in self._found:
             files = table.column("file").to_numpy()
