@@ -254,7 +254,8 @@ class Coordinator:
     def _state(self, group: Group) -> _GroupState:
         ordered = None
         if group.ordered:
-            sources = {i for i in self._upstream[group.index] if self._plan.groups[i].is_source}
+            before = [self._plan.groups[i] for i in self._upstream[group.index]]
+            sources = [g for g in before if g.is_source or not g.inputs]
             ordered = OrderedBatches(group.batch_size, group.batch_bytes, at_the_end=len(sources) > 1)
         last = all(
             t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices

@@ -19,6 +19,7 @@ from tamis.runs.directory import StoredOutput
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
+from tamis.stages.io.paths import discard
 from tamis.stages.spill import spill
 from tamis.tasks import DocumentBatch, Task
 from tamis.tasks.base import StagePerf, digest
@@ -171,7 +172,8 @@ class GroupRunner:
             failed = Outcome(failure=self._failure(error))
             for stage in self._stages.values():
                 stage.take_metrics()
-            self._forget(self._outcome.published)
+            for item in self._outcome.published:
+                discard(item)
             self._outcome = failed
         self._outcome.seconds = time.perf_counter() - began
         return self._outcome
@@ -358,12 +360,6 @@ class GroupRunner:
         name = self._spec.names.get(self._at, "?")
         words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
         return Failure(name, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
-
-    def _forget(self, published: list[Publish]) -> None:
-        """Remove what a failed attempt wrote under temporary names."""
-        for item in published:
-            if item.temporary != item.final and os.path.exists(item.temporary):
-                os.unlink(item.temporary)
 
 
 def _own_task(task: Task[Any]) -> Task[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,8 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
-from tamis.errors import PlanError, RunInterrupted
+from tamis.errors import RunInterrupted
+from tamis.pipeline.places import check_places
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory, RunJournal
 from tamis.runs.progress import Observer, choose_progress
@@ -34,7 +34,7 @@ def run_plan(
 ) -> RunResult:
     """Carry out a plan; the run directory has its summary and report also when it fails."""
     executor.check(plan)
-    _refuse_to_overwrite_input(plan)
+    check_places(plan, run_dir)
     directory = RunDirectory.create(plan.name, run_dir)
     for vertex in plan.vertices:  # last, since it may remove earlier output
         prepare = getattr(vertex.stage, "prepare", None)
@@ -88,23 +88,6 @@ def run_plan(
     for warning in _leftovers(plan, clock):
         observer.message(warning)
     return RunResult(directory, summary, run.journal.outputs)
-
-
-def _refuse_to_overwrite_input(plan: Plan) -> None:
-    """A writer that clears its directory must not clear what the pipeline reads."""
-    sources = [getattr(v.stage, "file_paths", None) for v in plan.vertices]
-    read = [str(p) for given in sources if given for p in ([given] if isinstance(given, str) else given)]
-    for vertex in plan.vertices:
-        destination = getattr(vertex.stage, "destination", None)
-        if destination is None or destination.mode != "overwrite" or "://" in destination.path:
-            continue
-        target = os.path.realpath(destination.path)
-        for path in read:
-            if "://" not in path and os.path.commonpath([target, os.path.realpath(path)]) == target:
-                raise PlanError(
-                    f'{vertex.name}: mode="overwrite" would remove what the pipeline reads: {path} is in '
-                    f"{destination.path}. Write to another directory"
-                )
 
 
 def _leftovers(plan: Plan, began: float) -> Iterator[str]:

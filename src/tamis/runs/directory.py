@@ -27,7 +27,7 @@ from tamis.errors import PlanError
 from tamis.runs.ledger import Ledger
 from tamis.runs.stats import RunSummary
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import publish
+from tamis.stages.io.paths import discard, publish
 from tamis.tasks import Task
 from tamis.tasks.storage import pickled, read_task
 
@@ -59,6 +59,15 @@ class RunDirectory:
     @classmethod
     def create(cls, name: str, path: str | None = None) -> RunDirectory:
         """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline."""
+        if path is not None and "://" in path:
+            raise PlanError(f"{path}: the run directory must be on this machine")
+        try:
+            return cls._made(name, path)
+        except OSError as error:
+            raise PlanError(f"the run directory {path or '.tamis/runs'} cannot be made: {error}") from error
+
+    @classmethod
+    def _made(cls, name: str, path: str | None) -> RunDirectory:
         if path is None:
             path = _claim(os.path.join(".tamis", "runs"), name)
         elif any(os.path.exists(os.path.join(path, sign)) for sign in ("run.json", "ledger")):
@@ -67,11 +76,16 @@ class RunDirectory:
         os.makedirs(directory.scratch, exist_ok=True)
         return directory
 
+    def keeps(self, path: str) -> bool:
+        """Whether a file is part of the run's own record, not output."""
+        return any(path.startswith(f + os.sep) for f in (self.scratch, self.quarantine, self.outputs))
+
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""
         final = os.path.join(self.path, name)
         temporary = f"{final}.tmp"
-        Path(temporary).write_text(text, encoding="utf-8")
+        # Messages may quote broken text; half a surrogate pair must not cost the run its record.
+        Path(temporary).write_bytes(text.encode("utf-8", "backslashreplace"))
         os.replace(temporary, final)
         return final
 
@@ -121,7 +135,7 @@ class RunDirectory:
 def _claim(parent: str, name: str) -> str:
     """Make a directory of this run's own, also when others start in the same second."""
     os.makedirs(parent, exist_ok=True)
-    clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name) or "run"
+    clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60] or "run"
     stem = os.path.join(parent, f"{clean}-{datetime.now():%Y%m%d-%H%M%S}")
     for number in itertools.count():
         path = f"{stem}-{number}" if number else stem
@@ -157,7 +171,7 @@ class RunJournal:
         self._ledger.append({"stage": stage, "tasks": task_ids, "files": files})
         self._pending += published
         for file in files:
-            if not str(file["path"]).startswith(self._directory.path + os.sep):
+            if not self._directory.keeps(str(file["path"])):
                 self.file_count += 1
                 self.file_rows += int(str(file["rows"]))
                 self.file_bytes += int(str(file["bytes"]))
@@ -185,8 +199,7 @@ class RunJournal:
     def forget(self, published: list[Publish]) -> None:
         """Remove the files of an attempt that does not count."""
         for item in published:
-            if item.temporary != item.final and os.path.exists(item.temporary):
-                os.unlink(item.temporary)
+            discard(item)
 
     def close(self) -> None:
         """Flush and close."""

@@ -210,6 +210,8 @@ class ProcessingStage(Generic[X, Y]):
         """
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: must be at least 1")
+        if num_workers is not None and num_workers < 1:
+            raise ValueError(f"num_workers={num_workers}: must be at least 1")
         changed = copy.copy(self)
         settings = {
             "name": name,

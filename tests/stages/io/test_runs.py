@@ -89,8 +89,10 @@ def test_a_field_that_is_not_there_is_refused_before_anything_is_read(tmp_path: 
 
 
 def test_a_full_directory_is_refused_before_anything_is_read(tmp_path: Path, corpus: Path) -> None:
-    with pytest.raises(PlanError, match="already holds 3 files"):
-        run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(corpus), mode="error")])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.jsonl").touch()
+    with pytest.raises(PlanError, match="already holds 1 files"):
+        run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(tmp_path / "out"), mode="error")])
 
 
 def test_files_of_an_earlier_run_between_the_new_ones_are_pointed_out(

@@ -68,6 +68,8 @@ class LocalExecutor:
         self.substrate = "inline" if self.workers == 0 else substrate
         self.execution_mode: str = execution_mode
         self.memory_budget = self._budget(memory_budget)
+        if retries < 0:
+            raise ValueError(f"LocalExecutor(retries={retries}): must not be negative")
         self.retries = retries
         self.fuse = fuse
 

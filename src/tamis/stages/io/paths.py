@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -174,3 +175,15 @@ def publish(finished: Publish) -> None:
     _, final = filesystem(finished.final, dict(finished.storage_options))
     if fs.exists(temporary) or not fs.exists(final):
         fs.mv(temporary, final)
+
+
+def discard(finished: Publish) -> None:
+    """Remove a finished file that will not be published; one that has its final name already stays."""
+    if finished.temporary == finished.final:
+        return
+    with contextlib.suppress(FileNotFoundError):
+        if is_local(finished.temporary):
+            os.unlink(finished.temporary)
+        else:
+            fs, temporary = filesystem(finished.temporary, dict(finished.storage_options))
+            fs.rm_file(temporary)
