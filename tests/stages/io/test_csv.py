@@ -71,6 +71,20 @@ def test_files_without_rows(tmp_path: Path, read: Any, content: str, newlines: b
 
 
 @BY_LINE
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("blocksize", [None, 3])
+def test_empty_lines_before_the_header_are_skipped(
+    tmp_path: Path, read: Any, newlines: bool, mark: str, blocksize: int | None
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{mark}\n\r\n\n\na,b\n1,2\n\n3\n", encoding="utf-8", newline="")
+    reader = CsvReader(str(tmp_path), newlines_in_values=newlines, blocksize=blocksize, on_error="quarantine")
+    assert reader.columns() == ["a", "b"]
+    result = read(reader)
+    assert result.rows == [{"a": "1", "b": "2"}]
+    assert [(b.line, b.raw) for b in result.bad] == [(8, b"3")]
+
+
+@BY_LINE
 def test_a_row_with_too_many_values_is_located(tmp_path: Path, read: Any, newlines: bool) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4,5\n6,7\n")
     with pytest.raises(DataError) as error:

@@ -56,6 +56,16 @@ def test_a_column_of_nulls_has_the_null_type() -> None:
     assert parsed(lines('{"a": null}', '{"a": null}'))["a"].type == pa.null()
 
 
+@pytest.mark.parametrize("fields", [None, ["a"]])
+@pytest.mark.parametrize(
+    ("before", "value"),
+    [([], [3, 7]), ([None], [True]), ([[]], [[0.5]]), ({"s": []}, {"s": [3]}), ([{"s": []}], [{"s": [2**63]}])],
+)
+def test_numbers_in_a_list_that_was_empty_or_null_before(before: Any, value: Any, fields: list[str] | None) -> None:
+    column = parsed(lines(*[json.dumps({"a": before})] * FAR, json.dumps({"a": value})), fields)["a"]
+    assert column.to_pylist() == [before] * FAR + [value]
+
+
 def test_nulls_before_the_first_value() -> None:
     column = parsed(lines(*['{"a": null}'] * FAR, '{"a": "x"}'))["a"]
     assert column[FAR].as_py() == "x"

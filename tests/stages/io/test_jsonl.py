@@ -86,6 +86,12 @@ def test_small_files_of_other_types_are_widened(tmp_path: Path, read: Any) -> No
     assert read(JsonlReader(str(tmp_path))).rows == [{"n": 1.0, "a": "x", "b": None}, {"n": 1.5, "a": None, "b": [1]}]
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only where there is a /proc")
+def test_a_file_that_does_not_know_its_size_is_read(read: Any) -> None:
+    with pytest.raises(DataError, match="/proc/version, line 1, byte 0: Expecting value"):
+        read(JsonlReader("/proc/version"))
+
+
 def test_empty_files_give_no_batch(tmp_path: Path, read: Any) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"")
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b""))
@@ -240,12 +246,6 @@ def test_types_are_the_same_in_every_block(tmp_path: Path, read: Any) -> None:
     assert {str(b.data.schema) for b in strict.batches} == {"a: double\nb: large_string"}
 
 
-def test_a_value_that_does_not_fit_the_type_asked_for_is_an_error(tmp_path: Path, read: Any) -> None:
-    (tmp_path / "a.jsonl").write_text('{"a": "x"}')
-    with pytest.raises(DataError, match=r"a\.jsonl: column 'a' cannot be read as int64.*'x'"):
-        read(JsonlReader(str(tmp_path), types={"a": "int64"}))
-
-
 @pytest.mark.parametrize("blank", [b"", b"\n"])
 def test_the_path_of_each_row(tmp_path: Path, read: Any, blank: bytes) -> None:
     for name in "abc":
@@ -312,3 +312,20 @@ def test_what_is_known_before_a_run(tmp_path: Path) -> None:
 def test_mistakes_are_refused_when_the_reader_is_made(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         JsonlReader("data", **settings)
+
+
+@pytest.mark.parametrize("path", [None, "path"])
+def test_a_value_of_another_type_is_located_or_set_aside(tmp_path: Path, read: Any, path: str | None) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n\n{"n": null}\n')
+    (tmp_path / "b.jsonl").write_text('{"n": 2}\n\n{"n": "oops"}\nno json\n{"n": [3]}\n{"n": 4}')
+    types = {"n": "float64"}
+    result = read(JsonlReader(str(tmp_path), on_error="quarantine", include_path=path, types=types))
+    assert [row["n"] for row in result.rows] == [1.0, None, 2.0, 4.0]
+    assert [(Path(b.path).name, b.line, b.byte, b.raw) for b in result.bad] == [
+        ("b.jsonl", 3, 10, b'{"n": "oops"}'),
+        ("b.jsonl", 4, 24, b"no json"),
+        ("b.jsonl", 5, 32, b'{"n": [3]}'),
+    ]
+    (tmp_path / "b.jsonl").write_text('{"n": 2}\n\n{"n": "oops"}\n')
+    with pytest.raises(DataError, match=r"b\.jsonl, line 3, byte 10: column 'n': 'oops' is no double"):
+        read(JsonlReader(str(tmp_path), include_path=path, types=types))

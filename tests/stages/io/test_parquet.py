@@ -70,21 +70,34 @@ def test_other_columns_and_wider_types_go_together(tmp_path: Path, read: Any) ->
     assert read(ParquetReader(str(tmp_path))).rows == [{"a": 1.0, "b": None}, {"a": 1.5, "b": "x"}]
 
 
-def test_types_that_do_not_go_together_are_named(tmp_path: Path, read: Any) -> None:
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "b.parquet")
-    with pytest.raises(DataError) as error:
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([2**60 + 1]), pa.array([1.5])),
+        (pa.array([1]), pa.array(["x"])),
+        (pa.array([-1]), pa.array([2**64 - 1], pa.uint64())),
+        (pa.array([[2**60 + 1]]), pa.array([[0.5]])),
+        (pa.array([{"a": 2**60 + 1}]), pa.array([{"a": 0.5}])),
+        (pa.array([1], pa.timestamp("s")), pa.array([1], pa.timestamp("ns"))),
+        (pa.array(["x"]), pa.array([b"\xff"])),
+    ],
+)
+@pytest.mark.parametrize("files_per_partition", [1, 3])
+def test_files_of_types_that_do_not_go_together_become_batches_of_their_own(
+    tmp_path: Path, read: Any, one: pa.Array, other: pa.Array, files_per_partition: int
+) -> None:
+    for name, values in (("a", one), ("b", other), ("c", one)):
+        pq.write_table(pa.table({"v": values}), tmp_path / f"{name}.parquet")
+    result = read(ParquetReader(str(tmp_path), files_per_partition=files_per_partition, include_path="path"))
+    assert [b.data["v"].to_pylist() for b in result.batches] == [v.to_pylist() for v in (one, other, one)]
+    read_back = [pq.read_table(tmp_path / f"{name}.parquet")["v"].type for name in "abc"]
+    assert [b.data["v"].type for b in result.batches] == read_back
+
+
+def test_a_file_that_names_a_column_twice_is_an_error(tmp_path: Path, read: Any) -> None:
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: there are two columns 'a'"):
         read(ParquetReader(str(tmp_path)))
-    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    assert f"{second}: column 'a' is string here, but int64 in {first}" in str(error.value)
-
-
-def test_a_file_that_does_not_go_together_with_the_others_is_set_aside(tmp_path: Path, read: Any) -> None:
-    for name, values in (("a", [1]), ("b", ["x"]), ("c", [3])):
-        pq.write_table(pa.table({"a": values}), tmp_path / f"{name}.parquet")
-    result = read(ParquetReader(str(tmp_path), on_error="quarantine"))
-    assert result.rows == [{"a": 1}, {"a": 3}]
-    assert [Path(b.path).name for b in result.bad] == ["b.parquet"]
 
 
 @pytest.mark.parametrize("broken", ["no parquet", "cut off", "empty"])
@@ -109,6 +122,20 @@ def test_a_damaged_page_is_an_error(tmp_path: Path, read: Any) -> None:
     (tmp_path / "a.parquet").write_bytes(data)
     with pytest.raises(DataError, match=r"a\.parquet: row groups? .* cannot be read"):
         read(ParquetReader(str(tmp_path)))
+
+
+@pytest.mark.parametrize("blocksize", [None, 3000])
+def test_row_groups_beside_a_damaged_one_are_read(tmp_path: Path, read: Any, blocksize: int | None) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=100)
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    column = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(4).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    (tmp_path / "a.parquet").write_bytes(data)
+    result = read(ParquetReader(str(tmp_path), on_error="quarantine", blocksize=blocksize))
+    assert [r["n"] for r in result.rows] == [*range(400), *range(500, 1000)]
+    [bad] = result.bad
+    assert bad.problem.startswith("row group 4 of 100 rows cannot be read: ")
 
 
 def test_only_chosen_columns_are_read(tmp_path: Path, read: Any) -> None:

@@ -149,10 +149,32 @@ def test_a_link_to_a_directory_above_does_not_go_round_in_circles(tmp_path: Path
     assert names(groups(str(tmp_path))) == [["a.jsonl"]]
 
 
+@pytest.mark.parametrize("pattern", ["", "**/*.jsonl"])
+def test_links_that_lead_to_each_other_do_not_go_round_in_circles(tmp_path: Path, pattern: str) -> None:
+    make(tmp_path, {"a/1.jsonl": 1, "b/2.jsonl": 1})
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "b")
+    (tmp_path / "b" / "link").symlink_to(tmp_path / "a")
+    found = groups(str(tmp_path / pattern))
+    assert names(found) == [["1.jsonl", "2.jsonl", "2.jsonl", "1.jsonl"]]
+
+
+def test_a_pipe_is_refused_by_name_and_left_out_of_a_directory(tmp_path: Path) -> None:
+    make(tmp_path, {"a.jsonl": 1})
+    os.mkfifo(tmp_path / "b.jsonl")
+    with pytest.raises(DataError, match=r"b\.jsonl: this is not a regular file"):
+        groups(str(tmp_path / "b.jsonl"))
+    assert names(groups(str(tmp_path))) == names(groups(str(tmp_path / "*"))) == [["a.jsonl"]]
+
+
 def test_links_to_other_directories_are_followed(tmp_path: Path) -> None:
     make(tmp_path, {"real/a.jsonl": 1, "in/b.jsonl": 1})
     (tmp_path / "in" / "link").symlink_to(tmp_path / "real")
     assert names(groups(str(tmp_path / "in"))) == [["b.jsonl", "a.jsonl"]]
+
+
+def test_an_empty_file_and_tiny_blocks(tmp_path: Path) -> None:
+    make(tmp_path, {"a.jsonl": 0, "b.jsonl": 150})
+    assert names(groups(str(tmp_path), blocksize=100, splittable=True)) == [["a.jsonl"], ["b.jsonl"], ["b.jsonl"]]
 
 
 def test_20_000_files_are_listed_in_well_under_a_second(tmp_path: Path) -> None:
@@ -218,3 +240,14 @@ def test_an_empty_directory_is_called_empty(tmp_path: Path) -> None:
 def test_a_pattern_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file matches this pattern"):
         groups(str(tmp_path / "*.jsonl"))
+
+
+@pytest.mark.parametrize("pattern", ["**", "**/*", "**/*.jsonl", "*", "**/y"])
+def test_a_pattern_lists_each_file_once(tmp_path: Path, pattern: str) -> None:
+    for name in ("a.jsonl", "x/b.jsonl", "x/y/c.jsonl", "x/y/z/d.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}\n")
+    stage = FilePartitioningStage(str(tmp_path / pattern), file_extensions=[".jsonl"])
+    found = [os.path.relpath(f.path, tmp_path) for f in stage.files()]
+    below_y = ["x/y/c.jsonl", "x/y/z/d.jsonl"]
+    assert sorted(found) == (below_y if pattern == "**/y" else ["a.jsonl", "x/b.jsonl", *below_y])

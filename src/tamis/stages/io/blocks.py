@@ -143,12 +143,18 @@ def line_parts(
     """The lines of one file or range, in parts of about ``block_bytes``."""
     compressed = compression_of(file.path) is not None
     size = file.size if file.stop is None else file.stop
-    if compressed or size < 0 or (not is_local(file.path) and file.is_whole and size > block_bytes):
+    unsized = size < 0 or _hides_its_size(file)
+    if compressed or unsized or (not is_local(file.path) and file.is_whole and size > block_bytes):
         yield from _streamed_parts(file, block_bytes, storage_options, on_error)
         return
     for start in range(file.start, max(size, file.start + 1), block_bytes):
         stop = min(start + block_bytes, size)
         yield _range_part(file, start, stop, storage_options)
+
+
+def _hides_its_size(file: FileSlice) -> bool:
+    """Whether a local file says that it is empty, as those in ``/proc`` do whatever is in them."""
+    return file.size == 0 and is_local(file.path) and os.path.exists(file.path) and os.path.getsize(file.path) == 0
 
 
 def _range_part(file: FileSlice, start: int, stop: int, storage_options: dict[str, Any]) -> Part:

@@ -57,7 +57,8 @@ class CsvReaderStage(TableReaderStage):
     read_kwargs: dict[str, Any] = field(default_factory=dict)
 
     def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
-        names = self._header(file)
+        start = head(file, self.storage_options)
+        names = self._header(file, start)
         for name in [*(self.fields or ()), *self.types] if names else ():
             if name not in names:
                 raise DataError(
@@ -65,20 +66,24 @@ class CsvReaderStage(TableReaderStage):
                     path=file.path,
                 )
         if names:
-            yield from self._streamed(file, names) if self.newlines_in_values else self._by_line(file, names)
+            if self.newlines_in_values:
+                yield from self._streamed(file, names)
+            else:
+                yield from self._by_line(file, names, start.find(b"\n", _blank(start)) + 1 or len(start))
 
-    def _header(self, file: FileSlice) -> list[str]:
-        """The names in the first row."""
-        text = head(file, self.storage_options).decode("utf-8", "surrogateescape")
+    def _header(self, file: FileSlice, start: bytes) -> list[str]:
+        """The names in the first row that is not blank, from the first bytes of the file."""
+        text = start.decode("utf-8", "surrogateescape")
+        line = 1 + start.count(b"\n", 0, _blank(start))
         try:
             names: list[str] = next((row for row in self._rows(io.StringIO(text, newline="")) if row), [])
         except csv.Error as e:
-            raise DataError(f"the header cannot be read: {e}", path=file.path, line=1) from e
+            raise DataError(f"the header cannot be read: {e}", path=file.path, line=line) from e
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise DataError(f"the header names {twice[0]!r} twice", path=file.path, line=1)
+            raise DataError(f"the header names {twice[0]!r} twice", path=file.path, line=line)
         if any("\udc80" <= c <= "\udcff" for name in names for c in name):
-            raise DataError("the header is no valid UTF-8", path=file.path, line=1)
+            raise DataError("the header is no valid UTF-8", path=file.path, line=line)
         return names
 
     def _rows(self, lines: Iterable[str]) -> Any:
@@ -105,7 +110,8 @@ class CsvReaderStage(TableReaderStage):
             delimiter=self.delimiter,
             newlines_in_values=self.newlines_in_values,
             invalid_row_handler=set_aside,
-            **self.read_kwargs,
+            # An empty line is how a null is written where there is but one column.
+            **{"ignore_empty_lines": len(names) > 1, **self.read_kwargs},
         )
         # Bytes first: Arrow would stop at the first invalid text without saying where.
         convert = pa_csv.ConvertOptions(
@@ -130,7 +136,7 @@ class CsvReaderStage(TableReaderStage):
             column_names=names, skip_rows_after_names=1, block_size=max(self.block_bytes, 4096), encoding="utf8"
         )
         try:
-            stream = pa.PythonFile(io.BufferedReader(StreamFile(_framed(pieces)), 2**20), mode="r")
+            stream = pa.PythonFile(io.BufferedReader(StreamFile(_framed(_from_header(pieces))), 2**20), mode="r")
             for batch in pa_csv.open_csv(stream, read_options=read, **self._options(names, broken)):
                 yield from self._as_text(pa.Table.from_batches([batch]), file)
         except pa.ArrowInvalid as e:
@@ -161,8 +167,8 @@ class CsvReaderStage(TableReaderStage):
             pass
         return found
 
-    def _by_line(self, file: FileSlice, names: list[str]) -> Iterator[pa.Table | BadRows]:
-        """A file, or a range of one, in which each line is a row."""
+    def _by_line(self, file: FileSlice, names: list[str], header: int) -> Iterator[pa.Table | BadRows]:
+        """A file, or a range of one, in which each line is a row, behind the first ``header`` bytes of the text."""
         import pyarrow.csv as pa_csv
 
         for part in line_parts(file, self.block_bytes, self.storage_options, self.on_error):
@@ -170,10 +176,12 @@ class CsvReaderStage(TableReaderStage):
                 yield part
                 continue
             rows = part
-            if part.byte <= len(BOM):
-                header = part.data.find(b"\n") + 1 or len(part.data)
-                rows = Part(part.path, part.byte + header, part.data[header:], 2)
-            if not rows.data.strip(b"\r\n"):
+            if part.byte < len(BOM) + header:
+                mark = 0 if head(file, self.storage_options, len(BOM)) else len(BOM)
+                cut = min(max(mark + header - part.byte, 0), len(part.data))
+                line = part.line and part.line + part.data.count(b"\n", 0, cut)
+                rows = Part(part.path, part.byte + cut, part.data[cut:], line)
+            if not (rows.data if len(names) == 1 else rows.data.strip(b"\r\n")):
                 continue
             broken: list[Any] = []
             try:
@@ -278,6 +286,21 @@ def _invalid_utf8(pieces: Iterable[bytes]) -> int | None:
     return None
 
 
+def _blank(start: bytes) -> int:
+    """How many bytes of empty lines come first."""
+    return len(start) - len(start.lstrip(b"\r\n"))
+
+
+def _from_header(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A stream without the byte order mark and the empty lines before its header: Arrow counts them as rows."""
+    piece = next(pieces, b"").removeprefix(BOM).lstrip(b"\r\n")
+    while not piece and (following := next(pieces, b"")):
+        piece = following.lstrip(b"\r\n")
+    if piece:
+        yield piece
+        yield from pieces
+
+
 def _framed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """A stream without a byte order mark, and with an end of line at its end: Arrow trips over a lone header."""
     piece = next(pieces, b"").removeprefix(BOM)
@@ -292,7 +315,7 @@ class CsvReader(Reader):
     """Read CSV files with a header.
 
     CSV has no types, so every column is text unless ``types`` says otherwise; an empty value is null, a quoted empty
-    one is empty text.
+    one is empty text. Empty lines are skipped, except that in a file of a single column each is a null.
 
     Args:
         file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.csv"``, or any fsspec
@@ -343,4 +366,4 @@ class CsvReader(Reader):
         )
 
     def peek(self, file: FileSlice) -> list[str] | None:
-        return self.reader_stage()._header(file) or None
+        return self.reader_stage()._header(file, head(file, self._options())) or None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
+import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -40,17 +44,30 @@ _PLACEHOLDERS = {
     "source": r"[^/]*",
 }
 _NULL = "__null__"
+_COLUMN_BYTES, _VALUE_BYTES = 50, 200
+"""Together with the ``=`` less than the 255 bytes that file systems allow a name."""
+
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def partition_directory(column: str, value: str | None) -> str:
-    """The directory of one value, in Hive's manner.
+    """The directory of one value, in Hive's manner. A long value is cut and ends in ``+`` and a digest of the whole.
 
-    >>> partition_directory("lang", "en"), partition_directory("site", "a/b"), partition_directory("lang", None)
-    ('lang=en', 'site=a%2Fb', 'lang=__null__')
+    >>> partition_directory("lang", "en"), partition_directory("site", "a/b é"), partition_directory("lang", None)
+    ('lang=en', 'site=a%2Fb é', 'lang=__null__')
     """
-    quoted = _NULL if value is None else urllib.parse.quote(value, safe=" ")
-    return f"{urllib.parse.quote(column, safe=' ')}={quoted.replace('_', '%5F', 1) if value == _NULL else quoted}"
+    quoted = _NULL if value is None else _quoted(value, _VALUE_BYTES)
+    return f"{_quoted(column, _COLUMN_BYTES)}={quoted.replace('_', '%5F', 1) if value == _NULL else quoted}"
+
+
+def _quoted(text: str, most_bytes: int) -> str:
+    """Text as part of a file name. Printable letters of any script stay; a ``+`` of the text itself is quoted."""
+    characters = [c if c.isprintable() and not c.isascii() else urllib.parse.quote(c, safe=" ") for c in text]
+    edges = list(itertools.accumulate(len(c.encode()) for c in characters))
+    if not edges or edges[-1] <= most_bytes:
+        return "".join(characters)
+    ending = f"+{hashlib.blake2b(text.encode(), digest_size=10).hexdigest()}"
+    return "".join(characters[: bisect.bisect_right(edges, most_bytes - len(ending))]) + ending
 
 
 @dataclass(frozen=True)
@@ -172,8 +189,13 @@ class Destination:
         if not is_local(self.path):
             return []
         own = self._own_names()
-        names = [name for name in self._existing() if own.fullmatch(name)]
-        return sorted(name for name in names if os.path.getmtime(join(self.path, *name.split("/"))) < before)
+        found = []
+        for name in self._existing():
+            # What cannot be looked at (a link that leads nowhere) or has just gone is no output.
+            with contextlib.suppress(OSError):
+                if own.fullmatch(name) and os.path.getmtime(join(self.path, *name.split("/"))) < before:
+                    found.append(name)
+        return sorted(found)
 
     def _clear(self, names: list[str]) -> None:
         if is_local(self.path):

@@ -14,7 +14,7 @@ __all__ = ["Census", "has_lone_surrogate", "line_end"]
 _CHUNK_BYTES = 2**18
 _QUOTE, _BACKSLASH, _COLON, _NULL, _BRACKET = 0x22, 0x5C, 0x3A, 0x6E, 0x5B
 _ESCAPE = int.from_bytes(rb"\u", "little")
-_NOTHING = np.zeros(4, dtype=np.int64)
+_NOTHING = np.zeros(5, dtype=np.int64)
 
 _Bytes = np.ndarray[Any, Any]
 
@@ -87,6 +87,9 @@ class Census:
             for chunk in column.chunks:
                 below = below + _count(chunk)
         if (self.keys, self.strings, self.lists) != (keys + self.nulls + below[0], below[1], lists + below[2]):
+            return False
+        # In a list of nulls anything but a string, a key or a list may have stood: Polars drops what it did not expect.
+        if below[4]:
             return False
         # Only a list of strings can hide lists that were turned into text.
         suspects = any("list<item: large_" in str(column.type) for column in table.columns)
@@ -161,19 +164,21 @@ def _is_named(chunk: _Bytes, opening: _Bytes, closing: _Bytes, names: Sequence[b
 
 
 def _count(array: pa.Array) -> _Bytes:
-    """What is in an array, without nulls: keys, strings, keys of lists, lists."""
+    """What is in an array, without nulls: keys, strings, keys of lists, lists; then nulls in lists of nothing else."""
     kind, there = array.type, len(array) - array.null_count
     if pa.types.is_large_string(kind):
-        return np.array([0, there, 0, 0])
+        return np.array([0, there, 0, 0, 0])
     if pa.types.is_large_list(kind):
-        below: _Bytes = np.array([0, 0, 0, there]) + _count(array.flatten())
+        items = array.flatten()
+        nulls = len(items) if pa.types.is_null(items.type) else 0
+        below: _Bytes = np.array([0, 0, 0, there, nulls]) + _count(items)
         return below
     total = _NOTHING
     if pa.types.is_struct(kind):
         for child in array.flatten():
             there = len(child) - child.null_count
             lists = there if pa.types.is_large_list(child.type) else 0
-            total = total + _count(child) + np.array([there, 0, lists, 0])
+            total = total + _count(child) + np.array([there, 0, lists, 0, 0])
     return total
 
 

@@ -44,18 +44,21 @@ class JsonlReaderStage(ReaderStage):
             if isinstance(block, BadRows):
                 yield block
                 continue
-            for table, broken in self._parse(block):
-                yield _cast(table, types, block)
-                if broken:
-                    yield BadRows(tuple(broken))
+            for table, lines, broken in self._parse(block):
+                typed, misfits = _cast(table, types, lines, broken)
+                if misfits and self.on_error == "raise":
+                    raise self._error(lines, misfits[0])
+                yield typed
+                if bad := sorted([*broken, *misfits], key=lambda line: line.start):
+                    yield BadRows(tuple(self._bad_row(lines, line) for line in bad))
 
-    def _parse(self, block: Block) -> Iterator[tuple[pa.Table, list[BadRow]]]:
+    def _parse(self, block: Block) -> Iterator[tuple[pa.Table, Block, list[BrokenLine]]]:
+        """Tables, each with the lines it was made of and those of them that are broken."""
         table, broken = parse_json_lines(block.data, self.fields)
         if broken and self.on_error == "raise":
             raise self._error(block, broken[0])
-        bad = [self._bad_row(block, line) for line in broken]
         if self.include_path is None:
-            yield table, bad
+            yield table, block, broken
             return
         rows = [(p.path, p.data.count(b"\n") + (not p.data.endswith(b"\n"))) for p in block.parts]
         if len(block.parts) > 1 and sum(n for _, n in rows) != table.num_rows:
@@ -65,7 +68,7 @@ class JsonlReaderStage(ReaderStage):
             return
         if len(block.parts) == 1:
             rows = [(block.parts[0].path, table.num_rows)]
-        yield self.with_path(table, rows), bad
+        yield self.with_path(table, rows), block, broken
 
     def _error(self, block: Block, broken: BrokenLine) -> DataError:
         part, offset = block.locate(broken.start)
@@ -88,18 +91,62 @@ class JsonlReaderStage(ReaderStage):
         return BadRow(part.path, line, part.byte + offset, broken.reason, block.data[broken.start : broken.stop])
 
 
-def _cast(table: pa.Table, types: dict[str, pa.DataType], block: Block) -> pa.Table:
-    """Give columns the types that were asked for; one that is not there becomes a null column."""
+def _cast(
+    table: pa.Table, types: dict[str, pa.DataType], block: Block, broken: list[BrokenLine]
+) -> tuple[pa.Table, list[BrokenLine]]:
+    """Give columns the types that were asked for; one that is not there becomes a null column.
+
+    Returns:
+        The rows whose values have or can be given these types, and the lines of the others.
+    """
+    problems: dict[int, str] = {}
     for name, kind in types.items():
-        if name not in table.column_names:
+        if name in table.column_names:
+            for row in _misfits(table.column(name), kind):
+                problems.setdefault(row, f"column {name!r}: {str(table.column(name)[row])[:_EXCERPT]!r} is no {kind}")
+    misfits = []
+    if problems:
+        spans = list(_spans(block.data, {line.start for line in broken}))
+        misfits = [BrokenLine(*spans[row], problems[row]) for row in sorted(problems)]
+        table = table.filter(pa.array([row not in problems for row in range(table.num_rows)]))
+    for name, kind in types.items():
+        if name in table.column_names:
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, _try_cast(table.column(at), kind))
+        else:
             table = table.append_column(name, pa.nulls(table.num_rows, kind))
-            continue
-        at = table.column_names.index(name)
-        try:
-            table = table.set_column(at, name, table.column(at).cast(kind))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-            raise DataError(f"column {name!r} cannot be read as {kind}: {e}", path=block.parts[0].path) from e
-    return table
+    return table, misfits
+
+
+def _try_cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
+    """The column in another type; ``None`` when some value does not fit."""
+    if column.null_count == len(column):  # also where there is no way from one type to the other
+        return pa.chunked_array([pa.nulls(len(column), kind)])
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return None
+
+
+def _misfits(column: pa.ChunkedArray, kind: pa.DataType, first: int = 0) -> Iterator[int]:
+    """The rows whose values cannot be cast, found by halving: few of them cost little."""
+    if _try_cast(column, kind) is not None:
+        return
+    half = len(column) // 2
+    if not half:
+        yield first
+        return
+    yield from _misfits(column.slice(0, half), kind, first)
+    yield from _misfits(column.slice(half), kind, first + half)
+
+
+def _spans(data: bytes, broken: set[int]) -> Iterator[tuple[int, int]]:
+    """Where the line of each row starts and ends: blank and broken lines have none."""
+    start = 0
+    for line in data.split(b"\n"):
+        if line.strip(b" \t\r") and start not in broken:
+            yield start, start + len(line)
+        start += len(line) + 1
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -62,18 +63,20 @@ class Listing:
         if kind == "file":
             yield tree.file(path)
         elif kind == "directory":
-            yield from self._below(tree, path)
+            yield from self._below(tree, path, (tree.real(path),))
         elif _MAGIC.search(path):
             yield from self._pattern(tree, path)
 
-    def _below(self, tree: _Tree, directory: str) -> Iterator[FileSlice]:
+    def _below(self, tree: _Tree, directory: str, above: tuple[str, ...]) -> Iterator[FileSlice]:
+        """The files below a directory; ``above`` has the real paths on the way to it, and its own."""
         names, directories = tree.names(directory)
         for name in names:
             if name[0] in "._":
                 continue
             if name in directories:
-                if not tree.is_loop(directory, name):
-                    yield from self._below(tree, join(directory, name))
+                real = tree.real(join(directory, name), above[-1])
+                if not _is_loop(real, above):
+                    yield from self._below(tree, join(directory, name), (*above, real))
             elif self._wanted(name):
                 yield tree.file(join(directory, name))
 
@@ -90,33 +93,42 @@ class Listing:
         # A pattern that spells out its ending ("*.txt") is taken at its word; "data/*" is not.
         spelt_out = bool(os.path.splitext(levels[-1])[1]) and not _MAGIC.search(os.path.splitext(levels[-1])[1])
         seen: set[str] | None = set() if levels.count("**") > 1 else None
-        for path, is_directory in self._expand(tree, f"{scheme}://{root}" if scheme else root, levels):
+        # Behind "**" the files of a directory that "*" matches are matched themselves.
+        descends = not ("**" in levels and levels[-1] in ("*", "**"))
+        root = f"{scheme}://{root}" if scheme else root
+        for path, is_directory in self._expand(tree, root, levels, (tree.real(root),)):
             if seen is not None:
                 if path in seen:
                     continue
                 seen.add(path)
             if is_directory:
-                yield from self._below(tree, path)
+                if descends:
+                    yield from self._below(tree, path, (tree.real(path),))
             elif spelt_out or self._wanted(base_name(path)):
                 yield tree.file(path)
 
-    def _expand(self, tree: _Tree, directory: str, levels: list[str]) -> Iterator[tuple[str, bool]]:
+    def _expand(
+        self, tree: _Tree, directory: str, levels: list[str], above: tuple[str, ...]
+    ) -> Iterator[tuple[str, bool]]:
         level, rest = levels[0], levels[1:]
         if tree.kind(directory) != "directory":
             return
         names, directories = tree.names(directory)
         if level == "**":
-            yield from self._expand(tree, directory, rest or ["*"])
+            yield from self._expand(tree, directory, rest or ["*"], above)
             for name in names:
-                if name in directories and name[0] not in "._" and not tree.is_loop(directory, name):
-                    yield from self._expand(tree, join(directory, name), levels)
+                if name in directories and name[0] not in "._":
+                    real = tree.real(join(directory, name), above[-1])
+                    if not _is_loop(real, above):
+                        yield from self._expand(tree, join(directory, name), levels, (*above, real))
             return
         for name in names:
             if name[0] in "._" and name[0] != level[0]:
                 continue
             if fnmatch.fnmatchcase(name, level):
                 if rest and name in directories:
-                    yield from self._expand(tree, join(directory, name), rest)
+                    real = tree.real(join(directory, name), above[-1])
+                    yield from self._expand(tree, join(directory, name), rest, (*above, real))
                 elif not rest:
                     yield join(directory, name), name in directories
 
@@ -145,6 +157,11 @@ class Listing:
         )
 
 
+def _is_loop(real: str, above: tuple[str, ...]) -> bool:
+    """Whether a directory is, or holds, one of those on the way to it: a link leads round in circles."""
+    return any((a + os.sep).startswith(real.rstrip(os.sep) + os.sep) for a in above)
+
+
 class _Tree:
     """How a kind of file system is walked."""
 
@@ -160,9 +177,9 @@ class _Tree:
         """A file with its size and version."""
         raise NotImplementedError
 
-    def is_loop(self, directory: str, name: str) -> bool:
-        """Whether a directory is a link to one that it is in."""
-        return False
+    def real(self, directory: str, parent_real: str | None = None) -> str:
+        """A directory's path without links; cheap when that of its parent is given."""
+        return directory
 
 
 class _LocalTree(_Tree):
@@ -174,9 +191,12 @@ class _LocalTree(_Tree):
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
-                    names.append(entry.name)
                     if entry.is_dir():
                         directories.add(entry.name)
+                    # Pipes, sockets and devices are no data. A link that leads nowhere is named: its file is missing.
+                    elif not entry.is_file() and os.path.exists(entry.path):
+                        continue
+                    names.append(entry.name)
         except PermissionError as e:
             raise DataError("reading this directory is not permitted", path=directory) from e
         names.sort()
@@ -187,13 +207,18 @@ class _LocalTree(_Tree):
             status = os.stat(path)
         except FileNotFoundError as e:
             raise DataError("this is a link to a file that is not there", path=path) from e
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(
+                "this is not a regular file but a pipe, a socket or a device",
+                path=path,
+                hint="Write what comes out of it to a file first.",
+            )
         return FileSlice(path, 0, None, status.st_size, str(status.st_mtime_ns))
 
-    def is_loop(self, directory: str, name: str) -> bool:
-        path = os.path.join(directory, name)
-        return os.path.islink(path) and (os.path.realpath(directory) + os.sep).startswith(
-            os.path.realpath(path) + os.sep
-        )
+    def real(self, directory: str, parent_real: str | None = None) -> str:
+        if parent_real is None or os.path.islink(directory):
+            return os.path.realpath(directory)
+        return os.path.join(parent_real, os.path.basename(directory))
 
 
 class _RemoteTree(_Tree):

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tamis.errors import DataError, did_you_mean
+from tamis.stages.emit import BadRows
+from tamis.stages.io.blocks import QUARANTINE_HINT
 from tamis.stages.io.paths import is_local, open_read
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice
@@ -51,9 +53,12 @@ class ParquetReaderStage(TableReaderStage):
 
     read_kwargs: dict[str, Any] = field(default_factory=dict)
 
-    def read_file(self, file: FileSlice) -> Iterator[pa.Table]:
+    def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
         with _opened(file, self.storage_options, self.read_kwargs) as parquet:
             names = parquet.schema_arrow.names
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise DataError(f"there are two columns {twice!r}", path=file.path)
             for wanted in self.fields or ():
                 if wanted not in names:
                     raise DataError(
@@ -77,7 +82,8 @@ class ParquetReaderStage(TableReaderStage):
         if portion:
             yield portion
 
-    def _rows(self, parquet: Any, groups: list[int], path: str) -> Iterator[pa.Table]:
+    def _rows(self, parquet: Any, groups: list[int], path: str) -> Iterator[pa.Table | BadRows]:
+        """The rows of a portion; of one that cannot be read, those of each row group that can."""
         size = sum(parquet.metadata.row_group(g).total_byte_size for g in groups)
         try:
             if size <= 2 * self.block_bytes:
@@ -87,9 +93,16 @@ class ParquetReaderStage(TableReaderStage):
             at_once = max(1, rows * self.block_bytes // size)
             for batch in parquet.iter_batches(at_once, row_groups=groups, columns=self.fields):
                 yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            return
         except (pa.ArrowException, OSError) as e:
-            where = f"row group {groups[0]}" if len(groups) == 1 else f"row groups {groups[0]} to {groups[-1]}"
-            raise DataError(f"{where} cannot be read: {e}", path=path) from e
+            if len(groups) == 1:
+                count = parquet.metadata.row_group(groups[0]).num_rows
+                problem = f"row group {groups[0]} of {count} rows cannot be read: {e}"
+                yield self.set_aside(DataError(problem, path=path, hint=QUARANTINE_HINT))
+                return
+        # Only a portion of one row group is read in several batches: nothing was handed out yet.
+        for group in groups:
+            yield from self._rows(parquet, [group], path)
 
 
 @contextlib.contextmanager
@@ -137,7 +150,8 @@ class ParquetReader(Reader):
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
         file_extensions: Endings to look for in directories; ``.parquet`` and ``.pq`` by default.
         storage_options: For the fsspec file system.
-        on_error: ``"raise"`` stops at a file that cannot be read, ``"quarantine"`` sets it aside and goes on.
+        on_error: ``"raise"`` stops at a file or row group that cannot be read, ``"quarantine"`` sets it aside and goes
+            on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
 
     >>> ParquetReader("data", fields=["text"]).columns()

@@ -107,7 +107,7 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
             if group and held + weight > self.block_bytes:
                 yield group
                 group, held = [], 0
-            if weight > self.block_bytes and self.splittable and self._can_be_cut(file):
+            if file.size > self.block_bytes and self.splittable and self._can_be_cut(file):
                 yield from ([piece] for piece in _cut(file, self.block_bytes))
                 continue
             group.append(file)

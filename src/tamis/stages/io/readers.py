@@ -108,10 +108,11 @@ class TableReaderStage(ReaderStage):
                     if isinstance(found, BadRows):
                         yield found
                         continue
-                    if held and held_bytes + found.nbytes > self.block_bytes:
+                    wider = found.schema if schema is None else _widened(schema, found.schema)
+                    if held and (wider is None or held_bytes + found.nbytes > self.block_bytes):
                         yield self._together(held)
-                        held, held_bytes, schema = [], 0, None
-                    schema = _widened(schema, found.schema, file.path, held)
+                        held, held_bytes, wider = [], 0, found.schema
+                    schema = wider
                     held.append((file.path, found))
                     held_bytes += found.nbytes
             except DataError as e:
@@ -126,33 +127,41 @@ class TableReaderStage(ReaderStage):
         return self.with_path(table, [(path, t.num_rows) for path, t in pieces])
 
 
-def _widened(schema: pa.Schema | None, more: pa.Schema, path: str, held: list[tuple[str, pa.Table]]) -> pa.Schema:
-    """A schema that has room for another one.
-
-    Raises:
-        DataError: A column has types that do not go together. Says which file, which column and both types.
-    """
-    if schema is None or schema.equals(more):
-        return more
+def _widened(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """A schema that has room for the values of both; ``None`` when there is none that leaves each value as it is."""
+    if one.equals(other):
+        return one
     try:
-        return pa.unify_schemas([schema, more], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
-        for column in more:
-            for first_path, table in held:
-                if column.name in table.column_names and not _go_together(table.schema.field(column.name), column):
-                    problem = f"column {column.name!r} is {column.type} here, but "
-                    problem += f"{table.schema.field(column.name).type} in {first_path}"
-                    hint = "Read the files apart, or leave the column out with fields=[...]."
-                    raise DataError(problem, path=path, hint=hint) from e
-        raise DataError(f"the columns do not go together with those of {held[0][0]}: {e}", path=path) from e
+        wider = pa.unify_schemas([one, other], promote_options="permissive")
+        pa.concat_tables([one.empty_table(), other.empty_table()], promote_options="permissive")
+    except pa.ArrowException:
+        return None
+    keeps = all(_keeps_values(column.type, wider.field(column.name).type) for column in [*one, *other])
+    return wider if keeps else None
 
 
-def _go_together(one: pa.Field, other: pa.Field) -> bool:
-    try:
-        pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return False
-    return True
+def _keeps_values(kind: pa.DataType, wider: pa.DataType) -> bool:
+    """Whether every value of one type is the same in the other."""
+    types = pa.types
+    if kind.equals(wider) or types.is_null(kind):
+        return True
+    if types.is_integer(kind) and types.is_integer(wider):
+        same_sign = types.is_signed_integer(kind) == types.is_signed_integer(wider)
+        return bool(kind.bit_width < wider.bit_width and (same_sign or types.is_signed_integer(wider)))
+    if types.is_integer(kind) and types.is_floating(wider):
+        return bool(2 * kind.bit_width <= wider.bit_width)  # half of a float's bits are surely digits
+    if types.is_floating(kind) and types.is_floating(wider):
+        return bool(kind.bit_width < wider.bit_width)
+    if types.is_decimal(kind) and types.is_decimal(wider):
+        return bool(kind.scale <= wider.scale and kind.precision - kind.scale <= wider.precision - wider.scale)
+    if types.is_string(kind) or types.is_binary(kind):
+        return bool(types.is_large_string(wider) if types.is_string(kind) else types.is_large_binary(wider))
+    if types.is_list(kind) or types.is_large_list(kind):
+        is_list = types.is_large_list(wider) or (types.is_list(kind) and types.is_list(wider))
+        return is_list and _keeps_values(kind.value_type, wider.value_type)
+    if types.is_struct(kind) and types.is_struct(wider):
+        return all(_keeps_values(part.type, wider.field(part.name).type) for part in kind)
+    return False
 
 
 @dataclass
