@@ -185,7 +185,10 @@ def test_an_error_in_a_users_module_keeps_its_traceback(folder: Path) -> None:
     [
         (("rnu",), "invalid choice: 'rnu'"),
         (("run",), "the following arguments are required: RECIPE"),
-        (("run", "r.yaml", "--workers", "two"), "invalid int value: 'two'"),
+        (("run", "r.yaml", "--workers", "two"), "expected a whole number from 0 up, not 'two'"),
+        (("run", "r.yaml", "--workers", "-1"), "expected a whole number from 0 up, not '-1'"),
+        (("plan", "r.yaml", "--workers", "-1"), "expected a whole number from 0 up, not '-1'"),
+        (("quickstart", "--workers", "-1"), "expected a whole number from 0 up, not '-1'"),
         (("stages", "WordCoutFilter"), "Did you mean 'WordCountFilter'?"),
     ],
 )
@@ -202,9 +205,26 @@ def test_without_a_command_there_is_help(folder: Path) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(folder: Path) -> None:
-    pipeline = f"{sys.executable} -m tamis stages --json | head -c 1"
-    done = subprocess.run(pipeline, shell=True, cwd=folder, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[", "")
+    with subprocess.Popen(
+        command("stages", "--json"), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141  # as a command that SIGPIPE ends
+
+
+@pytest.mark.parametrize("executor", ["os:path", "json:loads", "collections:Counter"])
+def test_what_is_no_executor(folder: Path, executor: str) -> None:
+    done = call(folder, "plan", "recipe.yaml", "--executor", executor)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{executor} is no executor" in done.stderr
+
+
+def test_a_plan_for_programs(folder: Path) -> None:
+    done = call(folder, "run", "recipe.yaml", "--dry-run", "--json")
+    assert "word_count" in json.loads(done.stdout)["plan"]
 
 
 # --- stages, doctor, report, quickstart, --version ------------------------------------------------------------------
@@ -215,6 +235,7 @@ def test_stages_are_listed_by_area(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert shown.index("Reading and writing") < shown.index("JsonlReader") < shown.index("Text: filters")
     assert "WordCountFilter" in shown
+    assert [name for name in ("ReaderStage", "WriterStage", "MergeShards") if name in shown] == []
     assert "Drop text with too few or too many words." in " ".join(shown.split())
 
 
@@ -239,6 +260,11 @@ def test_one_stage_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.startswith("Route stage, tamis.stages.flow Send each row to one of several branches")
     assert "otherwise Stages [] The stages for rows whose value names no branch." in shown
     assert ">>>" not in shown
+
+
+def test_a_part_of_a_reader_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stages", "JsonlReaderStage"]) == 0
+    assert "JsonlReaderStage" in capsys.readouterr().out
 
 
 def test_a_stage_of_ones_own_is_explained(folder: Path) -> None:
@@ -290,6 +316,27 @@ def test_report_of_no_run(folder: Path) -> None:
     done = call(folder, "report", "data")
     assert (done.returncode, done.stdout) == (1, "")
     assert "data: this is no run directory: it has no run.json" in done.stderr
+
+
+def test_report_of_a_file(folder: Path) -> None:
+    done = call(folder, "report", "recipe.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "recipe.yaml: this is no run directory: it is a file" in done.stderr
+
+
+@pytest.mark.parametrize("content", ['{"pipeline"', "[]", '{"stages": 3}', "3"])
+def test_report_of_a_damaged_run(folder: Path, content: str) -> None:
+    (folder / "run.json").write_text(content)
+    done = call(folder, "report", ".")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("tamis: run.json: this file is damaged")
+
+
+@pytest.mark.parametrize("output", ["recipe.yaml", "recipe.yaml/inside"])
+def test_quickstart_into_a_file(folder: Path, output: str) -> None:
+    done = call(folder, "quickstart", "--output", output)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"tamis: {output}")
 
 
 def test_quickstart_shows_what_was_kept_and_why(folder: Path) -> None:

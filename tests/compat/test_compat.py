@@ -11,6 +11,7 @@ import textwrap
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -21,8 +22,9 @@ from tamis.compat import hints, places
 from tamis.compat.finder import modules_behind
 from tamis.errors import TamisError
 from tamis.stages.io import FilePartitioningStage, JsonlReader, ParquetWriter
-from tamis.stages.text.filters import ScoreFilter, WordCountFilter
-from tamis.stages.text.modifiers import Modify
+from tamis.stages.text.columns import AddId
+from tamis.stages.text.filters import DocumentFilter, RepeatedLinesFilter, ScoreFilter, WordCountFilter
+from tamis.stages.text.modifiers import DocumentModifier, Modify, UnicodeReformatter, UrlRemover
 
 
 @pytest.fixture
@@ -81,6 +83,22 @@ def refused(statement: str) -> str:
         ("from nemo_curator.stages.text.filters.heuristic.string import WordCountFilter as X", WordCountFilter),
         ("from nemo_curator.stages.text.modules.score_filter import ScoreFilter as X", ScoreFilter),
         ("from nemo_curator.stages.text.modules import Modify as X", Modify),
+        ("from nemo_curator.stages.text.modules import AddId as X", AddId),
+        ("from nemo_curator.stages.text.modules.add_id import AddId as X", AddId),
+        (
+            "from nemo_curator.stages.text.filters.heuristic.repetition import RepeatedLinesFilter as X",
+            RepeatedLinesFilter,
+        ),
+        ("from nemo_curator.stages.text.filters.doc_filter import DocumentFilter as X", DocumentFilter),
+        ("from nemo_curator.stages.text.modifiers.doc_modifier import DocumentModifier as X", DocumentModifier),
+        ("from nemo_curator.stages.text.modifiers.string import UrlRemover as X", UrlRemover),
+        ("from nemo_curator.stages.text.modifiers.string.url_remover import UrlRemover as X", UrlRemover),
+        ("from nemo_curator.stages.text.modifiers.url_remover import UrlRemover as X", UrlRemover),
+        (
+            "from nemo_curator.stages.text.modifiers.unicode.reformatter import UnicodeReformatter as X",
+            UnicodeReformatter,
+        ),
+        ("from nemo_curator import __version__ as X", tamis.__version__),
         ("from nemo_curator.utils.performance_utils import StagePerfStats as X", tamis.tasks.StagePerf),
     ],
 )
@@ -90,9 +108,10 @@ def test_names_are_the_very_same_objects(statement: str, expected: object) -> No
 
 
 @pytest.mark.usefixtures("active")
-def test_a_star_brings_what_the_module_offers() -> None:
-    names = imported("from nemo_curator.tasks import *")
-    assert {n for n in names if n != "__builtins__"} == set(tamis.tasks.__all__)
+@pytest.mark.parametrize(("module", "behind"), [("nemo_curator", tamis), ("nemo_curator.tasks", tamis.tasks)])
+def test_a_star_brings_what_the_module_offers(module: str, behind: ModuleType) -> None:
+    names = imported(f"from {module} import *")
+    assert {n for n in names if n != "__builtins__"} == set(behind.__all__)
 
 
 @pytest.mark.parametrize("module", places.MODULES)
@@ -119,8 +138,12 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.stages.video.io.video_reader import VideoReader", ["nemo_curator.stages.video", "video"]),
         ("from nemo_curator.stages.text.download import DocumentDownloader", ["not built yet", "tamis.stages.io"]),
         ("from nemo_curator.stages.text.filters import FastTextLangId", ["FastTextLangId", "DocumentFilter"]),
-        ("from nemo_curator.stages.text.modules.add_id import AddId", ["not built yet", "processing_stage"]),
+        ("from nemo_curator.stages.text.modules.joiner import DocumentJoiner", ["not built yet", "processing_stage"]),
         ("from nemo_curator.datasets import DocumentDataset", ["Dask"]),
+        ("from nemo_curator.filters import WordCountFilter", ["Dask"]),
+        ("import nemo_curator.modifiers", ["Dask"]),
+        ("from nemo_curator.pipeline.workflow import WorkflowBase", ["workflow", "tamis.pipeline.Pipeline"]),
+        ("from nemo_curator.stages.math.download import Anything", ["mathematical"]),
     ],
 )
 @pytest.mark.usefixtures("active")

@@ -367,3 +367,23 @@ def test_names_and_places_are_the_same_in_batch_mode(tmp_path: Path) -> None:
         return [t.order for t in run(tmp_path, [same, Same(by=["n"]), same], batches(9), execution_mode=mode)]
 
     assert orders("streaming") == orders("batch")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_worker_that_dies_after_writing_leaves_no_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tamis.stages.io.writers import WriterStage
+
+    class Dies(WriterStage):
+        def process(self, task: DocumentBatch) -> Iterator[Any]:
+            for item in super().process(task):
+                if not (tmp_path / "flag").exists():
+                    (tmp_path / "flag").touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield item
+
+    [writer] = JsonlWriter(str(tmp_path / "out")).unfold()
+    writer.__class__ = Dies
+    run(tmp_path, [writer], batches(4), ("processes", 2))
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [f"part-00000{i}.jsonl" for i in range(4)]

@@ -64,6 +64,7 @@ class Typed(ProcessingStage[DocumentBatch, DocumentBatch]):
     gpu: Resources = Resources()
     count: int | None = None
     flag: bool = False
+    share: float = 1
 
     def process(self, task):
         return task
@@ -281,6 +282,11 @@ def test_wrong_values(own: Any, value: str, complaint: str) -> None:
     assert complaint in message
 
 
+def test_settings_of_a_stage_that_is_not_inside_say_where(own: Any) -> None:
+    message = refusal_of("- ownstages:Pair:\n      with:\n        stages:\n          frist: {batch_size: 2}")
+    assert message.startswith("recipe, line 5: ownstages:Pair has no stage 'frist' inside. Did you mean 'first'?")
+
+
 def test_errors_of_constructors_say_where(own: Any) -> None:
     assert refusal_of("- ownstages:Broken") == "recipe, line 2: ownstages:Broken: not today"
 
@@ -291,7 +297,13 @@ def test_errors_of_constructors_say_where(own: Any) -> None:
         ("nowhere:Stage", "there is no module 'nowhere'"),
         ("ownstages:Typo", "ownstages has no 'Typo'"),
         ("ownstages:plain_function", "is no stage; decorate the function with @processing_stage"),
-        ("WordCountFilter", "WordCountFilter is no stage"),
+        ("WordCountFilter", "is no stage; write ScoreFilter: {filter_obj: {WordCountFilter: ...}}"),
+        ("UrlRemover", "is no stage; write Modify: {modifier_fn: {UrlRemover: ...}}"),
+        ("function: nowhere:f", "there is no module 'nowhere'"),
+        ("function: ownstages:plain_function", "ownstages:plain_function is no stage; decorate"),
+        ("ScoreFilter: {filter_obj: {function: nowhere:f}}", "there is no module 'nowhere'"),
+        ("ScoreFilter: {filter_obj: {function: ownstages:nothing}}", "ownstages has no 'nothing'"),
+        ("ScoreFilter: {filter_obj: {function: f}}", "a function is written {function: package.module:name}, not 'f'"),
         ("'1:2'", "'1:2' is no name of the form package.module:Class"),
     ],
 )
@@ -323,6 +335,9 @@ def test_an_error_inside_a_users_module_is_not_hidden(tmp_path: Path, monkeypatc
         ("stages: [Route]\nrun: {memory_budget: much}\n", "recipe, line 2: run: 'much' is no size"),
         ("stages: [Route]\nrun: {executor: locl}\n", "recipe, line 2: run: unknown executor 'locl'."),
         ("stages: [Route]\nrun: {execution_mode: stream}\n", "Did you mean 'streaming'?"),
+        ("stages: [Route]\nrun:\n  workers: -1\n", "recipe, line 3: run: workers: must not be negative"),
+        ("stages: [Route]\nrun:\n  retries: -1\n", "recipe, line 3: run: retries: must not be negative"),
+        ("stages: [Route]\nrun:\n  workers: 1\n  memory_budget: -5\n", "recipe, line 4: run: -5 is no size"),
         ("stages: [Route]\nname: 5\n", "recipe, line 2: name: expected text, not 5"),
     ],
 )
@@ -399,6 +414,8 @@ def test_set_leaves_the_recipe_itself_alone() -> None:
         ("ScoreFilter.x=1", "2 stages are called 'ScoreFilter'; give the number"),
         ("9.x=1", "no stage '9'"),
         ("words", "write stage.parameter=value"),
+        ("nmae=zz", "--set nmae=zz: the recipe has no 'nmae'. Did you mean 'name'?"),
+        ("run.workers=-1", "--set run.workers=-1: run: workers: must not be negative"),
         ("words=3", "which parameter of it? Write words.parameter=value"),
         ("words.score_feild=n", "--set words.score_feild=n: ScoreFilter has no parameter 'score_feild'"),
         (
@@ -442,7 +459,7 @@ def test_only_what_differs_from_the_defaults_is_written(own: Any) -> None:
                 UrlsFilter: {}
               with:
                 name: links
-                resources: {cpus: 2}
+                resources: {cpus: 2.0}
                 batch_size: 4
                 num_workers: 3
           - Route:
@@ -459,6 +476,13 @@ def test_only_what_differs_from_the_defaults_is_written(own: Any) -> None:
                 stages:
                   first: {batch_size: 2}
         """)
+
+
+def test_a_whole_number_for_a_float_is_written_as_it_is_read(own: Any) -> None:
+    stages = [own.Typed(ratio=2, weights={"a": 1}).with_(resources=Resources(cpus=2)), own.Typed(gpu=Resources(cpus=1))]
+    once = dump_recipe(Pipeline("p", stages=stages))
+    assert dump_recipe(load_recipe(once).to_pipeline()) == once
+    assert "share" not in once
 
 
 class InThisFile(DocumentFilter):

@@ -61,6 +61,19 @@ def test_the_live_table_fits_a_narrow_terminal() -> None:
     assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 60
 
 
+def test_stages_have_names_on_a_very_narrow_terminal() -> None:
+    screen = drawn(snapshot(), snapshot(), width=40)
+    row = next(line for line in screen.splitlines() if "word_count" in line)
+    assert row.split() == ["word_count", "1,000", "→", "600", "60.0%"]
+    assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 40
+
+
+def test_large_numbers_do_not_push_the_names_out() -> None:
+    large = snapshot()
+    large.stages[2].rows_in = large.stages[2].rows_out = 10**9
+    assert "word_count  1,000,000,000" in drawn(large, large, width=40)
+
+
 def test_messages_appear_above_the_live_table() -> None:
     text = "finishing what is in flight; press again to stop at once"
     assert text in drawn(snapshot(), snapshot(), message=text)

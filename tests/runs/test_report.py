@@ -175,7 +175,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"this is no run directory: it has no run\.json"):
         write_report(tmp_path)
     (tmp_path / "run.json").write_text("[1")
-    with pytest.raises(DataError, match="not the summary of a run"):
+    with pytest.raises(DataError, match="this file is damaged"):
         write_report(tmp_path)
 
 

@@ -27,6 +27,9 @@ MISUSED: Final = 2
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C."""
 
+UNHEARD: Final = 141
+"""Exit status when nobody reads our output any more: what shells show for a command that SIGPIPE ended."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the ``tamis`` command.
@@ -35,11 +38,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; those of the process by default.
 
     Returns:
-        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 130 after Ctrl-C.
+        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 130 after Ctrl-C, 141 when the
+        reader of the output (``head``, ``less``) has seen enough.
 
     >>> main(["plan", "no-such-file.yaml"])
     1
     """
+    try:
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):  # what is still in their buffers must not fail again at the exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return UNHEARD
+
+
+def _run(argv: Sequence[str] | None) -> int:
     everything = parser()
     arguments = everything.parse_args(argv)
     if arguments.module is None:
@@ -48,10 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = importlib.import_module(f"tamis.cli.{arguments.module}")
     try:
         status: int = command.run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except (TamisError, KeyboardInterrupt) as error:
         if "debug" in arguments:
             raise
@@ -102,7 +114,18 @@ def _add_recipe(command: argparse.ArgumentParser) -> None:
         help="replace a value of the recipe: the stage by name, class or number from 1; may be given several times",
     )
     command.add_argument("--executor", metavar="NAME", help="who runs it: local, or package.module:Class")
-    command.add_argument("--workers", metavar="N", type=int, help="workers to use; 0 runs all in one process")
+    _add_workers(command)
+
+
+def _add_workers(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--workers", metavar="N", type=_count, help="workers to use; 0 runs all in one process")
+
+
+def _count(text: str) -> int:
+    """A whole number that is not negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 up, not {text!r}")
+    return int(text)
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
@@ -118,7 +141,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 
 def _add_quickstart(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", metavar="DIR", default="tamis-quickstart", help="where to write (%(default)s)")
-    command.add_argument("--workers", metavar="N", type=int, help="workers to use")
+    _add_workers(command)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
 
 

@@ -20,7 +20,11 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
     if arguments.dry_run:
-        write(str(pipeline.plan(executor)))
+        plan = str(pipeline.plan(executor))
+        if arguments.json:
+            print_json({"plan": plan})
+        else:
+            write(plan)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
     result = pipeline.run(executor, run_dir=recipe.run.run_dir, progress=progress)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tamis.cli.output import complain, print_json, show
 from tamis.errors import RecipeError
-from tamis.stages.registry import REQUIRED, Entry, catalogue, find, parameters_of, summary_of
+from tamis.stages.registry import REQUIRED, Entry, catalogue, find, listed, parameters_of, summary_of
 
 __all__ = ["run"]
 
@@ -19,7 +19,7 @@ __all__ = ["run"]
 def run(arguments: argparse.Namespace) -> int:
     """List the stages, or show one."""
     if arguments.name is None:
-        _list(list(catalogue().values()), arguments.json)
+        _list(listed(), arguments.json)
         return 0
     try:
         entry = _entry(arguments.name)

@@ -38,7 +38,7 @@ class Alias(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         # Modules are left to the import system, which asks the finder: so they are aliases as well.
-        if not name.startswith("__"):
+        if name == "__version__" or not name.startswith("__"):
             own_name = places.NAMES.get((_without_package(self.__name__), name), name)
             for module in self._behind:
                 if hasattr(module, own_name) and not _is_our_module(found := getattr(module, own_name)):

@@ -44,6 +44,14 @@ _MODALITIES: Final = (
     "that extends tamis.tasks.Task"
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
+_MATH: Final = (
+    "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Stages of your own "
+    "extend tamis.stages.base.ProcessingStage"
+)
+_WORKFLOW: Final = (
+    "There is no base class for workflows: a tamis.pipeline.Pipeline has branches and shuffles, so that one run does "
+    "what took several. Where it does not, run one pipeline after the other"
+)
 _SETTLED: Final = "The run takes care of it; a pipeline has nothing to set"
 _DASK: Final = (
     "This is the interface from before version 1.0, when NeMo Curator ran on Dask: functions over a whole dataset. "
@@ -74,7 +82,6 @@ NAMES: Final[dict[str, str]] = {
     "RepeatingTopNGramsFilter": _FILTER,
     "TokenCountFilter": _FILTER,
     "WordsWithoutAlphabetsFilter": _FILTER,
-    "AddId": _FUNCTION,
     "DocumentJoiner": _FUNCTION,
     "DocumentSplitter": _FUNCTION,
     "LanceReader": _FORMAT,
@@ -105,11 +112,13 @@ MODULES: Final[dict[str, str]] = {
     "core.serve": _SYNTHETIC,
     "datasets": _DASK,
     "eval": _SYNTHETIC,
+    "filters": _DASK,
     "image": _DASK,
     "metrics": _METRICS,
     "models": _CLASSIFIERS,
+    "modifiers": _DASK,
     "modules": _DASK,
-    "pipeline.workflow": _OTHER_DEDUPLICATION,
+    "pipeline.workflow": _WORKFLOW,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
     "stages.deduplication.exact.workflow": _EXACT,
@@ -118,7 +127,7 @@ MODULES: Final[dict[str, str]] = {
     "stages.deduplication.semantic": _OTHER_DEDUPLICATION,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
-    "stages.math": _SYNTHETIC,
+    "stages.math": _MATH,
     "stages.synthetic": _SYNTHETIC,
     "stages.text.classifiers": _CLASSIFIERS,
     "stages.text.deduplication": _NO_REMOVAL,
@@ -133,7 +142,6 @@ MODULES: Final[dict[str, str]] = {
     "stages.text.io.writer.lance": _FORMAT,
     "stages.text.io.writer.megatron_tokenizer": _FORMAT,
     "stages.text.models": _CLASSIFIERS,
-    "stages.text.modules.add_id": _FUNCTION,
     "stages.text.modules.joiner": _FUNCTION,
     "stages.text.modules.splitter": _FUNCTION,
     "stages.video": _MODALITIES,

@@ -10,6 +10,16 @@ from typing import Final
 
 _FILTERS: Final = ("stages.text.filters",)
 _MODIFIERS: Final = ("stages.text.modifiers",)
+_COLUMNS: Final = ("stages.text.columns",)
+_MODIFIER_MODULES: Final = (
+    "c4",
+    "line_remover",
+    "markdown_remover",
+    "newline_normalizer",
+    "quotation_remover",
+    "slicer",
+    "url_remover",
+)
 
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tasks.file_group": ("tasks",),
@@ -18,12 +28,24 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "stages.text.filters.doc_filter": _FILTERS,
     "stages.text.filters.heuristic": _FILTERS,
     "stages.text.filters.heuristic.repetition": _FILTERS,
+    "stages.text.filters.heuristic.repetition.repetition": _FILTERS,
     "stages.text.filters.heuristic.string": _FILTERS,
     "stages.text.filters.heuristic_filter": _FILTERS,
     "stages.text.modifiers.doc_modifier": _MODIFIERS,
     "stages.text.modifiers.modifier": _MODIFIERS,
+    "stages.text.modifiers.heuristic": _MODIFIERS,
+    "stages.text.modifiers.string": _MODIFIERS,
+    "stages.text.modifiers.unicode": _MODIFIERS,
+    "stages.text.modifiers.unicode.reformatter": _MODIFIERS,
     "stages.text.modifiers.unicode_reformatter": _MODIFIERS,
-    "stages.text.modules": _FILTERS + _MODIFIERS,
+    # One file for each modifier, at one time or another in each of these.
+    **{
+        f"stages.text.modifiers{folder}.{module}": _MODIFIERS
+        for folder in ("", ".heuristic", ".string")
+        for module in _MODIFIER_MODULES
+    },
+    "stages.text.modules": _FILTERS + _MODIFIERS + _COLUMNS,
+    "stages.text.modules.add_id": _COLUMNS,
     "stages.text.modules.modifier": _MODIFIERS,
     "stages.text.modules.score_filter": _FILTERS,
 }

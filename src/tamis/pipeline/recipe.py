@@ -67,7 +67,10 @@ class RunSettings:
                 f"unknown executor {self.executor!r}.{did_you_mean(self.executor, EXECUTORS)} "
                 f"There is {', '.join(EXECUTORS)}; one of your own is written package.module:Class"
             )
-        if isinstance(self.memory_budget, str):
+        for name, value in (("workers", self.workers), ("retries", self.retries)):
+            if value is not None and value < 0:
+                raise RecipeError(f"{name}: must not be negative, not {value}")
+        if self.memory_budget is not None:
             byte_size(self.memory_budget)
 
     def make_executor(self) -> Executor:
@@ -79,7 +82,9 @@ class RunSettings:
             "memory_budget": self.memory_budget,
             "retries": self.retries,
         }
-        cls = find(EXECUTORS.get(self.executor, self.executor))
+        cls: Any = find(EXECUTORS.get(self.executor, self.executor))
+        if not (isinstance(cls, type) and hasattr(cls, "execute")):
+            raise RecipeError(f"{self.executor} is no executor: that is a class like tamis.backends.base.Executor")
         try:
             executor: Executor = cls(**{name: value for name, value in settings.items() if value is not None})
             return executor
@@ -172,6 +177,8 @@ def _read(document: Node, source: str, default_name: str) -> Recipe:
         if key in document.value
     }
     run = document.value.get("run", Node({}, source))
+    for key, item in run.value.items() if isinstance(run.value, dict) else ():
+        build_fields(RunSettings, Node({key: item}, item.where), "run")  # one by one: an error has the key's own line
     if not _stage_list(document):
         raise document.error("a recipe needs stages: a list with at least one")
     return Recipe(
@@ -209,6 +216,10 @@ def _assign(document: Node, assignment: str) -> None:
         target, rest = document, steps
     else:
         if len(steps) < 2:
+            called = {name for _, names in _labelled(_stage_list(document)) for name in names}
+            likely = did_you_mean(steps[0], [name for name in _TOP if name != "stages"])
+            if likely and steps[0] not in called:
+                raise RecipeError(f"{place}: the recipe has no {steps[0]!r}.{likely}")
             raise RecipeError(f"{place}: which parameter of it? Write {steps[0]}.parameter=value")
         target, rest = _stage_parameters(_find_stage(document, steps[0], place), place), steps[1:]
     for step in rest[:-1]:

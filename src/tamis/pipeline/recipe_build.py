@@ -22,7 +22,17 @@ from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.registry import REQUIRED, find, is_known, parameters_of, takes_any_parameter
 from tamis.stages.resources import Resources
 
-__all__ = ["FUNCTION", "SETTINGS", "WITH", "build_fields", "build_stage", "build_value"]
+__all__ = [
+    "FUNCTION",
+    "LISTS",
+    "MAPPINGS",
+    "SETTINGS",
+    "WITH",
+    "build_fields",
+    "build_stage",
+    "build_value",
+    "options_of",
+]
 
 WITH: Final = "with"
 """The reserved key under which a stage's settings stand, beside its parameters."""
@@ -42,8 +52,8 @@ SETTINGS: Final[dict[str, Any]] = {
 """What may stand under ``with:``, and of what type it is."""
 
 _INNER = "stages"
-_LISTS: Final = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable)
-_MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+LISTS: Final = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable)
+MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _IN_WORDS: Final = {
     str: "text",
     int: "a whole number",
@@ -60,12 +70,24 @@ def build_stage(node: Node) -> ProcessingStage[Any, Any]:
     >>> build_stage(parse_yaml("Route: {by: lang, branches: {en: []}}", "recipe.yaml"))
     Route(by='lang', branches={'en': []}, otherwise=[], name='Route')
     """
-    name, _ = _name_and_parameters(node)
+    name, parameters = _name_and_parameters(node)
     made = _build_object(node)
     if not isinstance(made, ProcessingStage):
-        advice = "; decorate the function with @processing_stage" if inspect.isfunction(made) else ""
-        raise node.error(f"{name} is no stage{advice}")
+        name = str(parameters.value) if name == FUNCTION else name
+        raise node.error(f"{name} is no stage{_how_to_use(made, name)}")
     return made
+
+
+def _how_to_use(made: Any, name: str) -> str:
+    """What to write in place of something that is no stage."""
+    from tamis.stages.text.filters import DocumentFilter
+    from tamis.stages.text.modifiers import DocumentModifier
+
+    if isinstance(made, DocumentFilter):
+        return f"; write ScoreFilter: {{filter_obj: {{{name}: ...}}}}"
+    if isinstance(made, DocumentModifier):
+        return f"; write Modify: {{modifier_fn: {{{name}: ...}}}}"
+    return "; decorate the function with @processing_stage" if inspect.isfunction(made) else ""
 
 
 def build_fields(cls: type, node: Node, name: str = "") -> Any:
@@ -115,7 +137,7 @@ def build_value(node: Node, hint: Any, what: str) -> Any:
     Traceback (most recent call last):
     tamis.errors.RecipeError: r.yaml, line 1: WordCountFilter.min_words: expected a whole number or null, not 'fifty'
     """
-    options = [option for option in _options(hint) if _fits(node, option)]
+    options = [option for option in options_of(hint) if _fits(node, option)]
     if not options:
         raise node.error(f"{what}: expected {_in_words(hint)}, not {_shown(node)}")
     problems = []
@@ -127,15 +149,15 @@ def build_value(node: Node, hint: Any, what: str) -> Any:
     raise problems[0]
 
 
-def _options(hint: Any) -> list[Any]:
+def options_of(hint: Any) -> list[Any]:
     """The alternatives of a union; type variables and aliases resolved."""
     if isinstance(hint, typing.TypeVar):
-        return _options(hint.__bound__ or Any)
+        return options_of(hint.__bound__ or Any)
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return [option for member in typing.get_args(hint) for option in _options(member)]
+        return [option for member in typing.get_args(hint) for option in options_of(member)]
     if origin in (typing.Annotated, typing.Final):
-        return _options(typing.get_args(hint)[0])
+        return options_of(typing.get_args(hint)[0])
     return [hint]
 
 
@@ -146,9 +168,9 @@ def _fits(node: Node, hint: Any) -> bool:
         return True
     if origin is typing.Literal:
         return not isinstance(value, list | dict)
-    if origin in _LISTS:
+    if origin in LISTS:
         return isinstance(value, list)
-    if origin in _MAPPINGS:
+    if origin in MAPPINGS:
         return isinstance(value, dict)
     if origin is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -172,7 +194,7 @@ def _build_as(node: Node, hint: Any, what: str) -> Any:
         return _one_of({option: option for option in inner}, node, what)
     if isinstance(value, list):
         return _build_list(value, node, origin, inner, what)
-    if origin in _MAPPINGS:
+    if origin in MAPPINGS:
         assert isinstance(value, dict)
         of_values = inner[1] if len(inner) == 2 else Any
         return {key: build_value(item, of_values, f"{what}.{key}") for key, item in value.items()}
@@ -251,6 +273,8 @@ def _build_instance(node: Node, cls: type, what: str) -> Any:
 def _build_object(node: Node) -> Any:
     """Make what ``Name`` or ``Name: {parameters}`` stands for."""
     name, parameters = _name_and_parameters(node)
+    if isinstance(node.value, dict) and name == FUNCTION:
+        return _build_function(node, FUNCTION)
     found = _found(node, name)
     given = dict(_mapping(parameters, f"the parameters of {name}"))
     is_stage = isinstance(found, ProcessingStage) or (inspect.isclass(found) and issubclass(found, ProcessingStage))
@@ -269,7 +293,13 @@ def _with_settings(stage: ProcessingStage[Any, Any], node: Node, name: str) -> P
     values, inner = {}, {}
     for key, item in _mapping(node, f"{name}.{WITH}").items():
         if key == _INNER and isinstance(stage, CompositeStage):
+            names = [inner_stage.name for inner_stage in stage.decompose()]
             for inner_name, inner_settings in _mapping(item, f"{name}.{WITH}.{_INNER}").items():
+                if inner_name not in names:
+                    raise inner_settings.error(
+                        f"{name} has no stage {inner_name!r} inside.{did_you_mean(str(inner_name), names)}\n"
+                        f"  It has: {', '.join(names)}"
+                    )
                 inner[str(inner_name)] = _settings(inner_settings, f"{name}.{WITH}.{_INNER}.{inner_name}")
             continue
         values.update(_settings(Node({key: item}, item.where), f"{name}.{WITH}"))
@@ -351,15 +381,15 @@ def _in_words(hint: Any) -> str:
     'a list (text) or a whole number or null'
     """
     words = []
-    for option in _options(hint):
+    for option in options_of(hint):
         origin, inner = typing.get_origin(option) or option, typing.get_args(option)
         if origin in _IN_WORDS:
             words.append(_IN_WORDS[origin])
         elif origin is typing.Literal:
             words.append(f"one of {', '.join(map(repr, inner))}")
-        elif origin in _LISTS:
+        elif origin in LISTS:
             words.append(f"a list ({_in_words(inner[0])})" if inner and inner[0] is not Any else "a list")
-        elif origin in _MAPPINGS:
+        elif origin in MAPPINGS:
             words.append("a mapping")
         elif origin is collections.abc.Callable:
             words.append("a function, {function: package.module:name}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import inspect
 import os
+import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tamis.errors import RecipeError
-from tamis.pipeline.recipe_build import FUNCTION, SETTINGS, WITH
+from tamis.pipeline.recipe_build import FUNCTION, LISTS, MAPPINGS, SETTINGS, WITH, options_of
 from tamis.pipeline.recipe_nodes import to_yaml
 from tamis.stages.base import CompositeStage, FunctionStage, ProcessingStage
 from tamis.stages.registry import REQUIRED, find, full_name, parameters_of
@@ -63,8 +64,9 @@ def _dump_object(thing: Any, what: str) -> dict[str, Any]:
     dumped = {}
     for parameter in parameters_of(type(thing)):
         place = f"{what}: {type(thing).__name__}.{parameter.name}"
-        if not _is_default(given[parameter.name], parameter.default):
-            dumped[parameter.name] = _dump_value(given[parameter.name], place)
+        value = _as_read(given[parameter.name], parameter.type)
+        if not _is_default(value, _as_read(parameter.default, parameter.type)):
+            dumped[parameter.name] = _dump_value(value, place)
     if isinstance(thing, ProcessingStage):
         dumped.update(_dump_settings(thing, lambda: type(thing)(**given), what))
     return {name: dumped}
@@ -88,6 +90,27 @@ def _parameters(thing: Any, what: str) -> dict[str, Any]:
                 "so a recipe cannot be written. A dataclass does it by itself"
             )
     return values
+
+
+def _as_read(value: Any, hint: Any) -> Any:
+    """A value as it will be when the recipe is read: a whole number where a ``float`` belongs becomes one.
+
+    >>> _as_read({"a": [1, 2]}, dict[str, list[float]] | None), _as_read(1, float | int)
+    ({'a': [1.0, 2.0]}, 1)
+    """
+    options = options_of(hint)
+    if type(value) is int and float in options and int not in options:
+        return float(value)
+    for option in options:
+        origin, inner = typing.get_origin(option) or option, typing.get_args(option)
+        if type(value) in (list, tuple) and origin in LISTS and inner:
+            is_fixed = origin is tuple and inner[-1] is not Ellipsis and len(inner) == len(value)
+            return [_as_read(item, inner[i if is_fixed else 0]) for i, item in enumerate(value)]
+        if type(value) in (set, frozenset) and origin in LISTS and inner:
+            return {_as_read(item, inner[0]) for item in value}
+        if type(value) is dict and origin in MAPPINGS and len(inner) == 2:
+            return {key: _as_read(item, inner[1]) for key, item in value.items()}
+    return value
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -85,6 +85,10 @@ def run_plan(
             "nothing is written twice. "
             f"What was done so far: tamis report {directory.path}"
         )
+    for vertex in plan.vertices:
+        finish = getattr(vertex.stage, "finish", None)
+        if finish is not None:
+            finish()
     for warning in _leftovers(plan, clock):
         observer.message(warning)
     return RunResult(directory, summary, run.journal.outputs)

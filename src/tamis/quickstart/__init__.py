@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tamis.errors import PlanError
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
@@ -87,6 +88,12 @@ def run_quickstart(output: str = "tamis-quickstart", workers: int | None = None,
     from tamis.backends.local import LocalExecutor
     from tamis.pipeline.recipe import dump_recipe
 
+    try:
+        os.makedirs(output, exist_ok=True)
+    except FileExistsError as e:
+        raise PlanError(f"{output} is a file: the quickstart needs a directory to write to") from e
+    except OSError as e:
+        raise PlanError(f"{output}: this directory cannot be made: {e.strerror}") from e
     pipeline = quickstart_pipeline(output)
     run_dir = os.path.join(output, "run")
     if os.path.exists(os.path.join(run_dir, "run.json")):

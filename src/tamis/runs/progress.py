@@ -15,6 +15,7 @@ from tamis.runs.stats import Snapshot, StageStats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 __all__ = ["LiveProgress", "NoProgress", "Observer", "PlainProgress", "ProgressKind", "choose_progress"]
 
@@ -22,6 +23,9 @@ ProgressKind = Literal["auto", "live", "plain", "off"]
 """The displays there are; ``"auto"`` is live on a terminal and plain elsewhere."""
 
 _WINDOW_S = 5.0
+_MIN_NAME = 10
+_COLUMNS = ("tasks", "rows in", "", "out", "kept", "rows/s", "MB/s")
+_LEFT_OUT_FIRST = ("MB/s", "rows/s", "tasks", "", "rows in")
 _STATES = {"running": "green", "draining": "yellow", "done": "bold", "failed": "red"}
 
 
@@ -141,7 +145,7 @@ class LiveProgress:
     def update(self, snapshot: Snapshot) -> None:
         if self._live is not None and not self._finished:
             self._speeds.take(snapshot)
-            self._live.update(live_view(snapshot, self._speeds), refresh=True)
+            self._live.update(live_view(snapshot, self._speeds, self._console.width), refresh=True)
 
     def finish(self, snapshot: Snapshot) -> None:
         if self._live is not None and not self._finished:
@@ -230,8 +234,8 @@ def _losses(stages: Sequence[StageStats]) -> list[str]:
     ]
 
 
-def live_view(snapshot: Snapshot, speeds: Speeds) -> RenderableType:
-    """The table of stages below a line with the bar."""
+def live_view(snapshot: Snapshot, speeds: Speeds, width: int) -> RenderableType:
+    """The table of stages below a line with the bar, for a terminal of some columns."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -242,7 +246,7 @@ def live_view(snapshot: Snapshot, speeds: Speeds) -> RenderableType:
     bar = ProgressBar(
         total=1.0,
         completed=1.0 if snapshot.state == "done" else snapshot.fraction or 0.0,
-        width=24,
+        width=min(24, width // 4),
         pulse=snapshot.fraction is None and not is_over,
         complete_style="cyan",
         finished_style="green",
@@ -250,23 +254,39 @@ def live_view(snapshot: Snapshot, speeds: Speeds) -> RenderableType:
     line = [_how_far(snapshot) or snapshot.state, figures.duration(snapshot.elapsed_s), *_load(snapshot)]
     head.add_row(bar, Text(" | ".join(line), style=_STATES.get(snapshot.state, ""), no_wrap=True, overflow="ellipsis"))
 
-    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-    table.add_column("stage", max_width=36)  # the one that shrinks on a narrow terminal
-    for name in ("tasks", "rows in", "", "out", "kept", "rows/s", "MB/s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    lines: list[tuple[str, dict[str, Text]]] = []
     for index, step in enumerate(figures.steps(snapshot.stages)):
         stage, (rows, nbytes, seconds) = step.stage, speeds.of(index)
         if is_over:
             (rows, nbytes), seconds = _through(stage), snapshot.elapsed_s
         share = step.kept_share
-        table.add_row(
-            Text(stage.name, no_wrap=True, overflow="ellipsis"),
-            figures.number(stage.tasks_in),
-            step.shown_before,
-            "\N{RIGHTWARDS ARROW}",
-            step.shown_after,
+        cells = [
+            Text(figures.number(stage.tasks_in)),
+            Text(step.shown_before),
+            Text("\N{RIGHTWARDS ARROW}"),
+            Text(step.shown_after),
             Text(figures.percent(share), style="yellow" if share is not None and share < 1 else "dim"),
-            figures.rate(rows, seconds),
-            figures.rate(nbytes / 1e6, seconds),
-        )
+            Text(figures.rate(rows, seconds)),
+            Text(figures.rate(nbytes / 1e6, seconds)),
+        ]
+        lines.append((stage.name, dict(zip(_COLUMNS, cells, strict=True))))
+
+    shown = _columns_that_fit([cells for _, cells in lines], width)
+    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
+    table.add_column("stage", max_width=36)  # the one that shrinks on a narrow terminal
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=True)
+    for stage_name, cells_of in lines:
+        table.add_row(Text(stage_name, no_wrap=True, overflow="ellipsis"), *(cells_of[name] for name in shown))
     return Group(head, table)
+
+
+def _columns_that_fit(lines: Sequence[dict[str, Text]], width: int) -> list[str]:
+    """The columns of numbers for which a terminal has room beside the names of the stages."""
+    shown = list(_COLUMNS)
+    needed = {name: 2 + max([len(name), *(len(cells[name]) for cells in lines)]) for name in shown}
+    for name in _LEFT_OUT_FIRST:
+        if _MIN_NAME + sum(needed[left] for left in shown) <= width:
+            break
+        shown.remove(name)
+    return shown

@@ -59,11 +59,16 @@ def load_summary(run_dir: str | Path) -> RunSummary:
     path = Path(run_dir) / "run.json"
     try:
         return RunSummary.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as e:
+    except (FileNotFoundError, NotADirectoryError) as e:
+        problem = "it is a file" if path.parent.is_file() else "it has no run.json"
         hint = "A run directory is what 'tamis run' names at its end."
-        raise DataError("this is no run directory: it has no run.json", path=str(run_dir), hint=hint) from e
-    except (OSError, ValueError, TypeError, AttributeError) as e:
-        raise DataError(f"this is not the summary of a run: {e}", path=str(path)) from e
+        raise DataError(f"this is no run directory: {problem}", path=str(run_dir), hint=hint) from e
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path=str(path)) from e
+    except ValueError as e:
+        raise DataError(f"this file is damaged: it is not JSON ({e})", path=str(path)) from e
+    except (TypeError, AttributeError, KeyError) as e:
+        raise DataError("this file is damaged: it is not what a run writes", path=str(path)) from e
 
 
 def write_report(run_dir: str | Path) -> Path:

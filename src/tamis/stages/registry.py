@@ -19,7 +19,7 @@ from typing import Any, Final
 from tamis.errors import RecipeError, did_you_mean
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
 
-__all__ = ["REQUIRED", "Entry", "Parameter", "catalogue", "find", "full_name", "parameters_of", "summary_of"]
+__all__ = ["REQUIRED", "Entry", "Parameter", "catalogue", "find", "full_name", "listed", "parameters_of", "summary_of"]
 
 _AREAS: Final = (
     ("Reading and writing", ("tamis.stages.io",)),
@@ -51,6 +51,7 @@ _AREAS: Final = (
 )
 
 _SKELETONS: Final = (ProcessingStage, SourceStage, CompositeStage)
+_PARTS: Final = re.compile(r"\w*ReaderStage|WriterStage|MergeShards")
 _FOREIGN_NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -122,6 +123,15 @@ def catalogue() -> dict[str, Entry]:
             for name, cls in _classes(module).items():
                 found.setdefault(name, Entry(name, area, cls))
     return found
+
+
+def listed() -> list[Entry]:
+    """The names to show to people: not those that other stages stand for. Recipes may use these as well.
+
+    >>> "JsonlReader" in (names := [entry.name for entry in listed()]), "JsonlReaderStage" in names
+    (True, False)
+    """
+    return [entry for entry in catalogue().values() if not _PARTS.fullmatch(entry.name)]
 
 
 def find(name: str) -> Any:

@@ -191,11 +191,21 @@ class Destination:
         own = self._own_names()
         found = []
         for name in self._existing():
+            path = join(self.path, *name.split("/"))
             # What cannot be looked at (a link that leads nowhere) or has just gone is no output.
             with contextlib.suppress(OSError):
-                if own.fullmatch(name) and os.path.getmtime(join(self.path, *name.split("/"))) < before:
+                if base_name(name)[0] != "." and own.fullmatch(name) and os.path.getmtime(path) < before:
                     found.append(name)
         return sorted(found)
+
+    def sweep(self) -> None:
+        """Remove what killed workers left under temporary names of this writer's; local ones only."""
+        if not is_local(self.path):
+            return
+        own = self._own_names()
+        for name in self._existing():
+            if _TEMPORARY.fullmatch(base_name(name)) and own.fullmatch(base_name(name)[1:].rsplit(".", 2)[0]):
+                self._remove(join(self.path, *name.split("/")))
 
     def _clear(self, names: list[str]) -> None:
         if is_local(self.path):

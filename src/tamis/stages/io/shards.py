@@ -140,6 +140,10 @@ class MergeShards(ProcessingStage[FileGroup, FileGroup]):
         """Get the directory ready. Called once by the driver before a run starts, not when one goes on."""
         self.destination.prepare()
 
+    def finish(self) -> None:
+        """Clean up after a run that came to its end. Called once by the driver."""
+        self.destination.sweep()
+
     def leftovers(self, before: float) -> list[str]:
         """Files of an earlier run between those of this one, which began at the given time (seconds since 1970)."""
         return self.destination.leftovers(before)
