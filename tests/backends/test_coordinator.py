@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -331,7 +331,8 @@ def test_a_worker_is_not_blamed_for_tasks_it_had_not_begun() -> None:
     assert books.done == expected(World(random.Random(1), 2, 40, 2, budget=64 * MIB))[0]
 
 
-def test_the_first_output_is_there_long_before_the_last_input_is_read() -> None:
+@pytest.mark.parametrize("batch", [1, 5, 300])
+def test_the_first_output_is_there_long_before_the_last_input_is_read(batch: int) -> None:
     class Watched(World):
         fed_at_first_output: int | None = None
 
@@ -347,6 +348,7 @@ def test_the_first_output_is_there_long_before_the_last_input_is_read() -> None:
                 yield task
 
     plan.vertices[0].stage = Counting(2000)
+    plan.groups[1] = replace(plan.groups[1], batch_size=batch, ordered=batch > 1)
     world.plan = lambda: plan  # type: ignore[method-assign]  # the same graph, a source that counts
 
     class FirstOutput(Books):
@@ -360,4 +362,4 @@ def test_the_first_output_is_there_long_before_the_last_input_is_read() -> None:
     Coordinator(plan, SimulatedSubstrate(world), [pool], books, Limits(4, 16 * MIB), stop=world).run()
     assert read == 2000
     assert world.fed_at_first_output is not None
-    assert world.fed_at_first_output < 200
+    assert world.fed_at_first_output < max(200, 5 * batch)

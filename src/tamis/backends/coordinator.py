@@ -201,8 +201,12 @@ class Coordinator:
                 self._feed_one(state, task)
 
     def _queued_behind(self, state: _GroupState) -> int:
+        """How many tasks wait behind a source. Those that do not make up a batch yet do not count."""
         targets = [self._groups[t] for t in state.group.targets] if state.group.is_source else [state]
-        return max((len(t.ready) for t in targets), default=0)
+        for target in targets:
+            if target.ordered is not None:
+                self._release(target, last=False)
+        return max((t.ready.tasks for t in targets), default=0)
 
     def _feed_one(self, state: _GroupState, task: Task[Any]) -> None:
         """Give a task of a source its identity and put it in its queue."""

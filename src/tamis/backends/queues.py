@@ -22,6 +22,8 @@ class ReadyQueue:
     def __init__(self) -> None:
         self._heap: list[tuple[tuple[int, ...], int, list[Envelope]]] = []
         self._count = 0
+        self.tasks = 0
+        """How many tasks the batches have together."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -29,6 +31,7 @@ class ReadyQueue:
     def push(self, batch: list[Envelope]) -> None:
         """Add a batch."""
         self._count += 1
+        self.tasks += len(batch)
         heapq.heappush(self._heap, (batch[0].order, self._count, batch))
 
     def peek(self) -> list[Envelope]:
@@ -37,7 +40,9 @@ class ReadyQueue:
 
     def pop(self) -> list[Envelope]:
         """Take the next batch."""
-        return heapq.heappop(self._heap)[2]
+        batch = heapq.heappop(self._heap)[2]
+        self.tasks -= len(batch)
+        return batch
 
 
 class OrderedBatches:
