@@ -87,7 +87,8 @@ def test_a_missing_column_is_refused_with_what_is_there() -> None:
 
 
 def test_a_column_that_a_stage_adds_is_there_for_the_next() -> None:
-    make_plan("p", [Make(), Needs("text", adds="score"), Needs("score")])
+    plan = make_plan("p", [Make(), Needs("text", adds="score"), Needs("score")])
+    assert plan.columns[-1] == {"text", "lang", "score"}
 
 
 def test_behind_a_stage_that_does_not_say_what_it_adds_nothing_is_refused() -> None:
@@ -95,7 +96,8 @@ def test_behind_a_stage_that_does_not_say_what_it_adds_nothing_is_refused() -> N
     def mystery(task: DocumentBatch) -> DocumentBatch:
         return task
 
-    make_plan("p", [Make(), mystery, Needs("anything")])
+    plan = make_plan("p", [Make(), mystery, Needs("anything")])
+    assert plan.columns[1] is None
 
 
 def test_a_stage_that_takes_another_kind_of_task_is_refused() -> None:
@@ -194,7 +196,8 @@ def test_a_tee_must_end_in_a_writer() -> None:
 
 
 def test_dropped_rows_arrive_with_their_reason() -> None:
-    make_plan("p", [Make(), Dropped(Needs(), to=[Needs("dropped_because"), Sink()]), Sink()])
+    plan = make_plan("p", [Make(), Dropped(Needs(), to=[Needs("dropped_because"), Sink()]), Sink()])
+    assert plan.columns[2] == {"text", "lang", "dropped_by", "dropped_because"}
 
 
 def test_the_plan_can_be_read() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
 from tamis.runs.stats import RunSummary
 from tamis.runs.stop import StopSignal
+from tamis.stages.io.sink import FileSink
 from tamis.tasks import Task
 
 QUARANTINE_EXAMPLES = 20
@@ -36,10 +37,9 @@ def run_plan(
     executor.check(plan)
     check_places(plan, run_dir)
     directory = RunDirectory.create(plan.name, run_dir)
-    for vertex in plan.vertices:  # last, since it may remove earlier output
-        prepare = getattr(vertex.stage, "prepare", None)
-        if prepare is not None:
-            prepare()
+    sinks = {v.name: v.stage for v in plan.vertices if isinstance(v.stage, FileSink)}
+    for stage in sinks.values():  # last, since it may remove earlier output
+        stage.prepare()
     directory.write_text("plan.txt", f"{plan}\n")
     observer = choose_progress(progress) if isinstance(progress, str) else progress
     clock, began, started = time.time(), time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
@@ -85,25 +85,15 @@ def run_plan(
             "nothing is written twice. "
             f"What was done so far: tamis report {directory.path}"
         )
-    for vertex in plan.vertices:
-        finish = getattr(vertex.stage, "finish", None)
-        if finish is not None:
-            finish()
-    for warning in _leftovers(plan, clock):
-        observer.message(warning)
-    return RunResult(directory, summary, run.journal.outputs)
-
-
-def _leftovers(plan: Plan, began: float) -> Iterator[str]:
-    """What to say of output directories that still hold files of an earlier run."""
-    for vertex in plan.vertices:
-        look = getattr(vertex.stage, "leftovers", None)
-        names = look(began) if look is not None else []
+    for name, stage in sinks.items():
+        stage.finish()
+        names = stage.leftovers(clock)
         if names:
-            yield (
-                f"{vertex.name}: {len(names)} files of an earlier run are still in its directory, {names[0]} among "
-                'them. They are not output of this run; mode="overwrite" removes them first.'
+            observer.message(
+                f"{name}: {len(names)} files of an earlier run are still in its directory, {names[0]} among them. "
+                'They are not output of this run; mode="overwrite" removes them first.'
             )
+    return RunResult(directory, summary, run.journal.outputs)
 
 
 def _peak_memory() -> int:

@@ -21,6 +21,7 @@ from tamis.stages.emit import Publish
 from tamis.stages.io.destination import Destination
 from tamis.stages.io.encoders import Encoder
 from tamis.stages.io.paths import join, open_read, publish
+from tamis.stages.io.sink import FileSink
 from tamis.stages.io.writers import chosen_columns, partitions
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 
@@ -108,7 +109,7 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
 
 
 @dataclass
-class MergeShards(ProcessingStage[FileGroup, FileGroup]):
+class MergeShards(FileSink[FileGroup]):
     """Put consecutive pieces together into shards.
 
     The pieces come in the order of the input, as many at once as make about :attr:`batch_bytes`. A shard is named
@@ -120,33 +121,14 @@ class MergeShards(ProcessingStage[FileGroup, FileGroup]):
         shard_bytes: Largest size of a shard, in bytes; only a single row may exceed it.
     """
 
-    destination: Destination
-    encoder: Encoder
     shard_bytes: int
 
-    releases_gil: ClassVar[bool] = True
-    is_sink_stage: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     @property
     def batch_bytes(self) -> int:
         """How much input a call of :meth:`process_batch` is to be given, in bytes."""
         return self.shard_bytes
-
-    def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], []
-
-    def prepare(self) -> None:
-        """Get the directory ready. Called once by the driver before a run starts, not when one goes on."""
-        self.destination.prepare()
-
-    def finish(self) -> None:
-        """Clean up after a run that came to its end. Called once by the driver."""
-        self.destination.sweep()
-
-    def leftovers(self, before: float) -> list[str]:
-        """Files of an earlier run between those of this one, which began at the given time (seconds since 1970)."""
-        return self.destination.leftovers(before)
 
     def process(self, task: FileGroup) -> Iterator[Publish | FileGroup]:
         yield from self.process_batch([task])

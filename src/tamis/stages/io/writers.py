@@ -18,6 +18,7 @@ from tamis.stages.io.arguments import check_arguments, check_names
 from tamis.stages.io.destination import Destination, partition_directory
 from tamis.stages.io.encoders import CsvEncoder, Encoder, JsonlEncoder, ParquetEncoder, TextEncoder
 from tamis.stages.io.paths import absolute, publish
+from tamis.stages.io.sink import FileSink
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 from tamis.tasks.base import digest
 
@@ -54,7 +55,7 @@ def partitions(table: pa.Table, column: str | None) -> Iterator[tuple[str, pa.Ar
 
 
 @dataclass
-class WriterStage(ProcessingStage[DocumentBatch, FileGroup]):
+class WriterStage(FileSink[DocumentBatch]):
     """Write one file per task, or one per value of a column.
 
     A file is written under a temporary name and announced with a :class:`Publish`; whoever runs the stage renames it
@@ -73,31 +74,11 @@ class WriterStage(ProcessingStage[DocumentBatch, FileGroup]):
     ['memory://written/part-000003.jsonl']
     """
 
-    destination: Destination
-    encoder: Encoder
     fields: list[str] | None = None
     partition_by: str | None = None
 
-    releases_gil: ClassVar[bool] = True
-    is_sink_stage: ClassVar[bool] = True
-
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [*(self.fields or ()), *([self.partition_by] if self.partition_by else ())]
-
-    def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], []
-
-    def prepare(self) -> None:
-        """Get the directory ready. Called once by the driver before a run starts, not when one goes on."""
-        self.destination.prepare()
-
-    def finish(self) -> None:
-        """Clean up after a run that came to its end. Called once by the driver."""
-        self.destination.sweep()
-
-    def leftovers(self, before: float) -> list[str]:
-        """Files of an earlier run between those of this one, which began at the given time (seconds since 1970)."""
-        return self.destination.leftovers(before)
 
     def process(self, task: DocumentBatch) -> Iterator[Publish | FileGroup]:
         table = task.to_pyarrow()
