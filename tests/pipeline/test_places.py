@@ -56,6 +56,7 @@ def test_a_run_directory_in_the_input_is_refused(data: Path) -> None:
 def test_what_does_not_get_in_the_way_is_allowed(data: Path, reads: str, writer: Any) -> None:
     run(reads, writer)
     run(reads, writer)
+    assert (data / "part-000000.jsonl").read_text() == '{"a": 1}\n'
 
 
 def test_earlier_output_is_not_removed_when_the_run_is_refused(data: Path) -> None:
@@ -80,4 +81,5 @@ def test_a_run_directory_that_cannot_be_is_refused_in_words(data: Path, run_dir:
 
 
 def test_a_pipeline_with_a_very_long_name_runs(data: Path) -> None:
-    Pipeline("n" * 400, stages=[JsonlReader("data"), JsonlWriter("out")]).run(progress="off")
+    result = Pipeline("n" * 400, stages=[JsonlReader("data"), JsonlWriter("out")]).run(progress="off")
+    assert result.summary.output_rows == 1

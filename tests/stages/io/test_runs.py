@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tamis.backends.local import LocalExecutor
@@ -120,3 +122,29 @@ def test_a_file_where_the_output_directory_should_be_is_refused(tmp_path: Path, 
     (tmp_path / "out").touch()
     with pytest.raises(PlanError, match=r"output needs a directory, and .*out is a file"):
         run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(tmp_path / "out"))])
+
+
+@pytest.mark.parametrize("files_per_partition", [1, 2])
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ({"text": [1]}, r"b.parquet: another schema: column 'text' is int64, but string in .*a.parquet"),
+        ({"x": [1], "y": [2]}, r"b.parquet: another schema: its columns are x, y, those of .*a.parquet are text, n"),
+    ],
+)
+def test_a_parquet_file_with_another_schema_is_refused_or_set_aside(
+    tmp_path: Path, files_per_partition: int, other: dict[str, list[Any]], problem: str
+) -> None:
+    (tmp_path / "p").mkdir()
+    for name, columns in (("a", {"text": ["x"], "n": [1]}), ("b", other), ("c", {"text": ["z"], "n": [1.5]})):
+        pq.write_table(pa.table(columns), tmp_path / "p" / f"{name}.parquet")
+
+    def read(on_error: str) -> RunResult:
+        reader = ParquetReader(str(tmp_path / "p"), files_per_partition=files_per_partition, on_error=on_error)
+        return run(tmp_path, [reader])
+
+    with pytest.raises(DataError, match=problem):
+        read("raise")
+    result = read("quarantine")
+    assert [t for task in result for t in task.data["text"].to_pylist()] == ["x", "z"]
+    assert "another schema" in result.summary.quarantine[0]["problem"]

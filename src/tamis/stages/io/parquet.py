@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tamis.errors import DataError, did_you_mean
+from tamis.errors import DataError, PlanError, did_you_mean
+from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import BadRows
 from tamis.stages.io.blocks import QUARANTINE_HINT
 from tamis.stages.io.paths import is_local, open_read
@@ -40,6 +41,8 @@ class ParquetReaderStage(TableReaderStage):
 
     Args:
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+        first_file: The first file of the input, whose schema the others are held to.
+        first_schema: Its schema; ``None`` when it could not be looked at.
 
     >>> import io, fsspec, pyarrow as pa, pyarrow.parquet as pq
     >>> from tamis.tasks import FileGroup
@@ -52,6 +55,8 @@ class ParquetReaderStage(TableReaderStage):
     """
 
     read_kwargs: dict[str, Any] = field(default_factory=dict)
+    first_file: str = ""
+    first_schema: pa.Schema | None = None
 
     def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
         with _opened(file, self.storage_options, self.read_kwargs) as parquet:
@@ -65,8 +70,33 @@ class ParquetReaderStage(TableReaderStage):
                         f"there is no column {wanted!r}, only {', '.join(names)}.{did_you_mean(wanted, names)}",
                         path=file.path,
                     )
+            self._hold_to_first(file.path, parquet.schema_arrow)
             for groups in self._portions(parquet.metadata, _owned(parquet.metadata, file)):
                 yield from self._rows(parquet, groups, file.path)
+
+    def _hold_to_first(self, path: str, schema: pa.Schema) -> None:
+        """Refuse a file with another schema than the first: other columns, or types that do not go together."""
+        first = self.first_schema
+        if first is None or path == self.first_file:
+            return
+        shared = [name for name in self.fields or schema.names if name in first.names]
+        if not shared:
+            raise DataError(
+                f"another schema: its columns are {', '.join(schema.names)}, those of {self.first_file} are "
+                f"{', '.join(first.names)}",
+                path=path,
+                hint='Read it on its own, or on_error="quarantine" sets it aside and goes on.',
+            )
+        for name in shared:
+            here, there = schema.field(name), first.field(name)
+            try:
+                pa.unify_schemas([pa.schema([there]), pa.schema([here])], promote_options="permissive")
+            except pa.ArrowException:
+                raise DataError(
+                    f"another schema: column {name!r} is {here.type}, but {there.type} in {self.first_file}",
+                    path=path,
+                    hint='Convert it, or on_error="quarantine" sets the file aside and goes on.',
+                ) from None
 
     def _portions(self, metadata: Any, owned: list[int]) -> Iterator[list[int]]:
         """Row groups, put together up to the size of a block."""
@@ -163,6 +193,14 @@ class ParquetReader(Reader):
 
     def reader_stage(self) -> ParquetReaderStage:
         return ParquetReaderStage(**self._stage_settings(), read_kwargs=self._parser_settings())
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        stage = self.reader_stage()
+        with contextlib.suppress(DataError, PlanError, OSError, StopIteration):  # said when it is read
+            file = next(self._partitioning().files())
+            with _opened(file, self._options(), self._parser_settings()) as parquet:
+                stage.first_file, stage.first_schema = file.path, parquet.schema_arrow
+        return [self._partitioning(), stage]
 
     def peek(self, file: FileSlice) -> list[str] | None:
         with _opened(file, self._options(), self._parser_settings()) as parquet:
