@@ -154,6 +154,8 @@ class GroupRunner:
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
+        for index, stage in self._stages.items():
+            stage.foresee([self._stages[i] for i in _way_from(index, spec)])
         self._ready = False
         self._outcome = Outcome()
         self._at = spec.entry
@@ -227,7 +229,7 @@ class GroupRunner:
 
     def _count_rows(self, vertex: int, stats: StageStats, items: int, accounted: int, are_rows: bool) -> None:
         """Rows that came in. Of files it is known only afterwards; rows that just went missing are counted too."""
-        if vertex in self._no_rows:
+        if vertex in self._no_rows or self._stages[vertex].makes_other_rows:
             stats.rows_in += items
         elif are_rows:
             stats.rows_in += items
@@ -315,6 +317,8 @@ class GroupRunner:
 
     def _enclosed(self, target: int, task: Task[Any]) -> Envelope:
         """What leaves the group. Data at the end of the pipeline is set down here, not carried to the driver."""
+        if isinstance(task, DocumentBatch):
+            task.data = task.data  # rows that are only selected are copied together here: the others go
         envelope = enclose(task, target)
         if target == END and self._outputs and (isinstance(task, DocumentBatch) or task.nbytes > 2**16):
             published = spill(task, self._outputs)
@@ -360,6 +364,14 @@ class GroupRunner:
         name = self._spec.names.get(self._at, "?")
         words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
         return Failure(name, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
+
+
+def _way_from(vertex: int, spec: GroupSpec) -> Iterator[int]:
+    """The stages of the group that follow one on the main way."""
+    following = spec.edges[vertex].get(MAIN)
+    while following in spec.stages:
+        yield following
+        following = spec.edges[following].get(MAIN)
 
 
 def _own_task(task: Task[Any]) -> Task[Any]:

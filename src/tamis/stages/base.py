@@ -9,7 +9,7 @@ import functools
 import inspect
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -84,6 +84,8 @@ class ProcessingStage(Generic[X, Y]):
         releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). Such stages run on
             threads locally, the others on processes.
         is_source_stage, is_sink_stage: What the names say.
+        makes_other_rows: Whether its rows are not those it was given (joined, packed, summed up): then fewer of them
+            does not mean that some were left out.
         internal: Plumbing that reports need not show.
     """
 
@@ -94,6 +96,7 @@ class ProcessingStage(Generic[X, Y]):
     releases_gil: ClassVar[bool] = False
     is_source_stage: ClassVar[bool] = False
     is_sink_stage: ClassVar[bool] = False
+    makes_other_rows: ClassVar[bool] = False
     internal: ClassVar[bool] = False
 
     _num_workers: int | None = None
@@ -137,6 +140,12 @@ class ProcessingStage(Generic[X, Y]):
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         """Called once on each machine before its workers start: download weights, warm caches."""
+
+    def foresee(self, following: Sequence[ProcessingStage[Any, Any]]) -> None:
+        """Called once in each worker, before :meth:`setup`, with the stages that get this stage's tasks at once.
+
+        A stage may do work for them on the way, if it is cheaper so; it must not change what comes out.
+        """
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Called once in each worker before its first task: load models, open connections."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError
 from tamis.tasks.base import Task
@@ -29,23 +32,79 @@ class DocumentBatch(Task[pa.Table]):
     [{'a': 1, 'b': None}, {'a': None, 'b': 2}]
     """
 
-    def __post_init__(self) -> None:
-        self.data = as_table(self.data)
+    # A batch may be a selection of the rows of a table. The rows are copied together when ``data`` is first asked for:
+    # a chain of filters just makes the selection smaller, and what they leave is copied once.
+    _table: pa.Table = field(init=False, repr=False, compare=False)
+    _table_bytes: int | None = field(default=None, init=False, repr=False, compare=False)  # counting takes a while
+    _selection: NDArray[np.int64] | None = field(default=None, init=False, repr=False, compare=False)
+    foreseen: Any = field(default=None, init=False, repr=False, compare=False)
+    """What a stage found out for those that follow it at once; gone as soon as the table changes."""
+
+    @property  # type: ignore[misc]  # it is set like the field it stands for
+    def data(self) -> pa.Table:
+        """The rows, as an Arrow table."""
+        if self._selection is not None:
+            mask = np.zeros(self._table.num_rows, np.bool_)
+            mask[self._selection] = True
+            self.data = self._table.filter(pa.array(mask))
+        return self._table
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        self._table, self._table_bytes, self._selection, self.foreseen = as_table(data), None, None, None
 
     @property
     def num_items(self) -> int:
-        return int(self.data.num_rows)
+        return int(self._table.num_rows) if self._selection is None else len(self._selection)
 
     @property
     def nbytes(self) -> int:
-        return int(self.data.nbytes)
+        """How much memory the rows take, in bytes; a fair share of the table's as long as they are only selected."""
+        if self._table_bytes is None:
+            self._table_bytes = int(self._table.nbytes)
+        if self._selection is None:
+            return self._table_bytes
+        return self._table_bytes * len(self._selection) // max(self._table.num_rows, 1)
 
     def validate(self) -> bool:
-        return bool(self.data.num_rows and self.data.num_columns)
+        return bool(self.num_items and self._table.num_columns)
 
     def get_columns(self) -> list[str]:
         """The names of the columns."""
-        return list(self.data.column_names)
+        return list(self._table.column_names)
+
+    @property
+    def selection(self) -> tuple[pa.Table, NDArray[np.int64]]:
+        """A table, and which of its rows the batch consists of, ascending. Nothing is copied.
+
+        >>> table, rows = DocumentBatch({"text": ["a", "b", "c"]}).select([0, 2]).selection
+        >>> table.num_rows, rows.tolist()
+        (3, [0, 2])
+        """
+        return self._table, np.arange(self._table.num_rows) if self._selection is None else self._selection
+
+    def select(self, rows: Sequence[int] | NDArray[np.int64], more: dict[str, pa.Array] | None = None) -> DocumentBatch:
+        """The same batch with some of the rows of its table, ascending, and perhaps with more columns.
+
+        Args:
+            rows: Numbers of rows of the table of :attr:`selection`.
+            more: Columns to add to that table, or to put in the place of those of that name.
+
+        >>> DocumentBatch({"text": ["a", "b", "c"]}).select([0, 2], {"n": pa.array([1, 2, 3])}).data.to_pydict()
+        {'text': ['a', 'c'], 'n': [1, 3]}
+        """
+        table, nbytes = self._table, self._table_bytes
+        for name, column in (more or {}).items():
+            if name in table.column_names:
+                table, nbytes = table.set_column(table.column_names.index(name), name, column), None
+            else:
+                table = table.append_column(name, column)
+                nbytes = None if nbytes is None else nbytes + column.nbytes
+        selected = self.with_table(table)
+        selected._table_bytes = nbytes
+        if len(rows) < table.num_rows:
+            selected._selection = np.asarray(rows, np.int64)
+        return selected
 
     def with_table(self, table: pa.Table) -> DocumentBatch:
         """The same batch with other rows or columns: dataset name, metadata and statistics are carried over.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -297,20 +298,18 @@ def test_what_the_fast_way_accepts_is_valid(rows: list[Any], place: float, byte:
 
 @given(rows=ROWS)
 def test_the_census_counts_what_python_counts(rows: list[Any]) -> None:
-    def count(value: Any) -> tuple[int, int, int, int]:
+    def count(value: Any) -> Counter[str]:
         if isinstance(value, str):
-            return 0, 0, 1, 0
+            return Counter(strings=1)
         if isinstance(value, list):
-            return tuple(map(sum, zip((0, 0, 0, 0), *map(count, value), strict=True)))  # type: ignore[return-value]  # four sums
+            return sum(map(count, value), Counter(brackets=1))
         if isinstance(value, dict):
-            own = (
-                len(value),
-                sum(v is None for v in value.values()),
-                0,
-                sum(isinstance(v, list) for v in value.values()),
-            )
-            return tuple(map(sum, zip(own, *map(count, value.values()), strict=True)))  # type: ignore[return-value]  # four sums
-        return 0, 0, 0, 0
+            nulls = sum(v is None for v in value.values())
+            lists = sum(isinstance(v, list) for v in value.values())
+            return sum(map(count, value.values()), Counter(keys=len(value), nulls=nulls, lists=lists))
+        return Counter()
 
+    expected = sum(map(count, rows), Counter(keys=0, nulls=0, strings=0, lists=0))
     data = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode()
-    assert Census.of(data) == Census(*count(rows))
+    names = ("keys", "nulls", "strings", "lists", "brackets")
+    assert Census.of(data) == Census(*(expected[name] for name in names))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.stages.io.json_census import Census, has_lone_surrogate, line_end
+from tamis.stages.io.json_census import Census
 
 __all__ = ["BrokenLine", "common_keys", "parse_json_lines"]
 
@@ -83,22 +83,22 @@ def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
 
     if not data or data.isspace():
         return pa.table({})
-    # Polars turns half of a surrogate pair into a NUL character instead of refusing it.
-    if has_lone_surrogate(data):
-        return None
     errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
     if fields is not None:
         table = _parse_chosen(data, fields, errors)
         if table is not None:
             return table
     census = Census.of(data)
+    # Polars turns half of a surrogate pair into a NUL character instead of refusing it.
+    if census is None or census.lone_surrogates:
+        return None
     for guess_rows in (_GUESS_ROWS, None):
         try:
             table = _as_arrow(pl.read_ndjson(data, infer_schema_length=guess_rows))
         except errors:
             continue
         # Without a single key Polars takes any line for a row.
-        if table.num_columns and census is not None and census.agrees(table, data):
+        if table.num_columns and census.agrees(table):
             return table.select(_in_order(data, table.column_names))
     return None
 
@@ -107,6 +107,9 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
     """Parse only some keys. Possible when all of them are in the first rows and none is nested."""
     import polars as pl
 
+    census = Census.of(data, [json.dumps(f, ensure_ascii=False)[1:-1].encode() for f in fields])
+    if census is None or census.lone_surrogates:
+        return None
     try:
         guess = pl.read_ndjson(_first_lines(data, _GUESS_ROWS)).schema
         if not all(f in guess and not guess[f].is_nested() for f in fields):
@@ -114,8 +117,7 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
         table = _as_arrow(pl.read_ndjson(data, schema={f: guess[f] for f in fields}))
     except errors:
         return None
-    census = Census.of(data, [json.dumps(f, ensure_ascii=False)[1:-1].encode() for f in fields])
-    return table if census is not None and census.agrees(table, data) else None
+    return table if census.agrees(table) else None
 
 
 def _in_order(data: bytes, names: list[str]) -> list[str]:
@@ -133,7 +135,9 @@ def _in_order(data: bytes, names: list[str]) -> list[str]:
 def _first_lines(data: bytes, count: int) -> bytes:
     stop = 0
     for _ in range(count):
-        stop = line_end(data, stop)
+        stop = data.find(b"\n", stop) + 1
+        if not stop:
+            return data
     return data[:stop]
 
 

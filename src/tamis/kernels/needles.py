@@ -1,0 +1,84 @@
+"""Says which texts of a column contain one of some short strings, at about the speed of reading them.
+
+The work is done by the native kernel :mod:`tamis.kernels.sources.needles`; see there how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tamis.kernels import native
+from tamis.kernels.buffers import PADDING, TextBuffers
+
+__all__ = ["Needles", "any_case", "digits", "exactly", "rows_with"]
+
+Letter: TypeAlias = tuple[int, int, int]
+"""Bits that are set in a byte first, the lowest byte that is then right, and the highest."""
+
+_OFTEN = b" etaoinshrdlucmfwygpbvkxjqz"
+_LONGEST = 64
+
+
+@dataclass(frozen=True)
+class Needles:
+    """What is looked for, in the form that the kernel wants it."""
+
+    letters: NDArray[np.uint8]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, *needles: list[Letter]) -> Needles:
+        """Needles, each given by its letters; at most 64 of them."""
+        letters: list[tuple[int, int, int, int]] = []
+        sizes: list[int] = []
+        for needle in needles:
+            if not 0 < len(needle) <= _LONGEST:
+                raise ValueError(f"a needle has 1 to {_LONGEST} bytes, not {len(needle)}")
+            placed = [(place, bits, low, high - low) for place, (bits, low, high) in enumerate(needle)]
+            letters += sorted(placed, key=_rarity) if len(placed) > 1 else placed * 2
+            sizes += [len(needle), len(letters)]
+        return cls(np.array(letters, np.uint8).reshape(-1), np.array(sizes, np.int64))
+
+
+def exactly(text: str) -> list[Letter]:
+    """The letters of a text."""
+    return [(0, byte, byte) for byte in text.encode()]
+
+
+def any_case(text: str) -> list[Letter]:
+    """The letters of a text, ASCII letters in either case (and some marks taken for others)."""
+    return [(32, byte | 32, byte | 32) if byte < 0x80 else (0, byte, byte) for byte in text.encode()]
+
+
+def digits(count: int) -> list[Letter]:
+    """So many ASCII digits."""
+    return [(0, ord("0"), ord("9"))] * count
+
+
+def rows_with(array: pa.Array, needles: Needles) -> NDArray[np.int64] | None:
+    """The rows whose text contains one of the needles; ``None`` as long as the kernel is not compiled."""
+    kernel = native.load("needles")
+    if kernel is None:
+        return None
+    texts = TextBuffers.of(array)
+    found = np.zeros(len(texts), np.uint8)
+    count = kernel(
+        *(texts.data, texts.offsets, len(texts), len(texts.data)),
+        *(needles.letters, needles.sizes, len(needles.sizes) // 2),
+        *(np.empty(3 * PADDING, np.uint8), found),
+    )
+    if count and array.null_count:
+        found &= np.asarray(array.is_valid())
+    return np.flatnonzero(found)
+
+
+def _rarity(letter: tuple[int, int, int, int]) -> tuple[int, int]:
+    """A number that is the higher the more often a letter is met in English text."""
+    _, _, low, span = letter
+    place = _OFTEN.find(bytes([low | 32])) if (low < 0x80 and chr(low).isalpha()) or low == 32 else len(_OFTEN)
+    return span, len(_OFTEN) - place

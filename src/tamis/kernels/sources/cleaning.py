@@ -1,0 +1,94 @@
+"""The kernel of the modifiers: changes texts and copies the others, and copies nothing where none changes."""
+
+from __future__ import annotations
+
+from numba import types
+
+from tamis.kernels import operations
+from tamis.kernels.sources import machine
+from tamis.kernels.sources.cutting import keep_slice, remove_lines, remove_markdown, remove_quotes
+from tamis.kernels.sources.machine import PADDING, as_bytes
+from tamis.kernels.sources.replacing import (
+    collapse_blanks,
+    copy_exactly,
+    normalize_newlines,
+    remove_controls,
+    remove_urls,
+    unify_quotes,
+    with_label,
+)
+
+__all__ = ["SIGNATURE", "kernel"]
+
+_QUOTES, _NEWLINES, _URLS, _CONTROLS = operations.QUOTES, operations.NEWLINES, operations.URLS, operations.CONTROLS
+_BLANKS, _MARKDOWN, _LINES, _QUOTED = operations.BLANKS, operations.MARKDOWN, operations.LINES, operations.QUOTED
+_SLICE = operations.SLICE
+
+SIGNATURE = types.int64(
+    *(machine.BYTES, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
+    *(types.int64, machine.BYTES, machine.INTS, machine.WORDS),  # what to do, its parameters
+    *(machine.BYTES, machine.BYTES, machine.INTS),  # scratch, new texts, their offsets
+)
+
+
+def kernel(texts, offsets, row_count, readable, operation, letters, numbers, words, scratch, made, ends):  # type: ignore[no-untyped-def]
+    """Change texts. Gives the size of all new texts; -1 if nothing changes.
+
+    Args:
+        letters: What is searched for or put before a text, one after the other.
+        numbers: For lines and for a slice, see there; for a label: its size.
+        words: For lines, see there.
+        made: As large as all texts together (with their labels), and some more.
+    """
+    written = 0
+    copied = 0  # the first row that is not yet copied
+    ends[0] = 0
+    for row in range(row_count):
+        start = offsets[row]
+        size = offsets[row + 1] - start
+        text = as_bytes(texts, start)
+        if start + size + PADDING > readable:
+            text = as_bytes(scratch, 0)
+            for i in range(size):
+                text[i] = texts[start + i]
+            for i in range(size, size + PADDING):
+                text[i] = 0
+        # Rows that stay as they are wait, and are copied together when one changes.
+        waiting = start - offsets[copied]
+        target = as_bytes(made, written + waiting)
+        if operation == _QUOTES:
+            changed = unify_quotes(text, size, target)
+        elif operation == _NEWLINES:
+            changed = normalize_newlines(text, size, target)
+        elif operation == _URLS:
+            changed = remove_urls(text, size, target)
+        elif operation == _CONTROLS:
+            changed = remove_controls(text, size, target)
+        elif operation == _BLANKS:
+            changed = collapse_blanks(text, size, target)
+        elif operation == _MARKDOWN:
+            changed = remove_markdown(text, size, target)
+        elif operation == _LINES:
+            changed = remove_lines(
+                text, size, target, letters, numbers, words
+            )
+        elif operation == _QUOTED:
+            changed = remove_quotes(text, size, target)
+        elif operation == _SLICE:
+            changed = keep_slice(text, size, target, letters, numbers)
+        else:
+            changed = with_label(text, size, target, letters, numbers[0])
+        if changed >= 0:
+            copy_exactly(made, written, texts, offsets[copied], start)
+            for other in range(copied, row):
+                ends[other + 1] = written + offsets[other + 1] - offsets[copied]
+            written += waiting + changed
+            ends[row + 1] = written
+            copied = row + 1
+    if copied == 0:
+        return -1
+    waiting = offsets[row_count] - offsets[copied]
+    copy_exactly(made, written, texts, offsets[copied], offsets[row_count])
+    for other in range(copied, row_count):
+        ends[other + 1] = written + offsets[other + 1] - offsets[copied]
+    return written + waiting

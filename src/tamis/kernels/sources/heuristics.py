@@ -1,0 +1,218 @@
+"""The kernel of the heuristic filters: scores texts and applies a chain of checks to them, all in one go.
+
+A check is ``numerator / denominator``, two of :mod:`tamis.kernels.measures`, with bounds. A text that fails one is
+done: what only later checks would need is never found out. Words, lines and so on are found once, when a check first
+needs them.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from tamis.kernels.measures import (
+    LINES,
+    MEASURES,
+    NEWLINES,
+    PARAGRAPHS,
+    POLICY_PARAGRAPHS,
+    REPEATED_NGRAM_CHARACTERS,
+    TOP_NGRAM_CHARACTERS,
+    URL_CHARACTERS,
+    WORDS,
+)
+from tamis.kernels.sources import machine
+from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
+from tamis.kernels.sources.machine import PADDING, as_bytes, as_ints, as_words, helper
+from tamis.kernels.sources.ngrams import find_ngrams
+from tamis.kernels.sources.phrases import count_policies, find_urls
+from tamis.kernels.sources.scan import scan
+from tamis.kernels.sources.words import find_words
+
+__all__ = ["SIGNATURE", "kernel"]
+
+_WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 16, 32
+
+SIGNATURE = types.int64(
+    *(machine.BYTES, machine.INTS, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, rows, first row
+    *(types.int64, machine.INTS, machine.FLOATS),  # checks: how many, what they divide, their parameters
+    *(types.int64, types.int64),  # the n of the n-grams that are wanted, as bits: most frequent, repeated
+    *(machine.BYTES, machine.BYTES, machine.WORDS, machine.BYTES, machine.INTS, types.int64),  # tables
+    *(machine.BYTES, types.int64, machine.FLOATS, machine.INTS, machine.INTS),  # scratch, scores, failed, needed
+)
+
+
+@helper
+def part_of(measure):
+    """What has to be found out for a measure, beside the first pass."""
+    if measure < WORDS:
+        return 0
+    if measure < LINES:
+        return _WORDS
+    if measure < PARAGRAPHS:
+        return _LINES
+    if measure < POLICY_PARAGRAPHS:
+        return _PARAGRAPHS
+    if measure < URL_CHARACTERS:
+        return _POLICIES
+    if measure <= TOP_NGRAM_CHARACTERS:
+        return _URLS
+    return _NGRAMS
+
+
+@helper
+def words_of(measure):
+    """The n of a measure of n-grams."""
+    if measure > REPEATED_NGRAM_CHARACTERS:
+        return measure - REPEATED_NGRAM_CHARACTERS
+    return measure - TOP_NGRAM_CHARACTERS
+
+
+def kernel(
+    texts,
+    offsets,
+    rows,
+    row_count,
+    first_row,
+    check_count,
+    operands,
+    parameters,
+    tops,
+    repeats,
+    blocks,
+    flags,
+    vocabulary,
+    phrases,
+    phrase_ends,
+    phrase_count,
+    scratch,
+    scratch_bytes,
+    scores,
+    failed,
+    needed,
+):
+    """Check texts. Gives the row to go on with when there is more scratch memory; the number of rows at the end.
+
+    Args:
+        operands: For each check its numerator and denominator; -1 where there is none.
+        parameters: For each check: the score if the denominator is zero, the highest score there is, the lowest and
+            highest score that are kept, and 1 if the rest is kept instead.
+        scores: For each check and each row the score, as far as the row got.
+        failed: For each row the check that it failed; -1 if it failed none.
+    """
+    counts = as_ints(scratch, 0)
+    for row in range(first_row, row_count):
+        start = offsets[rows[row]]
+        size = offsets[rows[row] + 1] - start
+        bitmap = ((size >> 6) + 3) * 8
+        at = (MEASURES + 7) // 8 * 64
+        text = as_bytes(scratch, at)
+        at += (size + PADDING + 63) // 64 * 64
+        spare = as_bytes(scratch, at)
+        at += (size + PADDING + 63) // 64 * 64
+        maps = at
+        at += 6 * bitmap
+        if at > scratch_bytes:
+            needed[0] = at
+            return row
+        for i in range(size):
+            text[i] = texts[start + i]
+        for i in range(size, size + PADDING):
+            text[i] = 0
+        spaces, letters = as_words(scratch, maps), as_words(scratch, maps + bitmap)
+        continued, newlines = as_words(scratch, maps + 2 * bitmap), as_words(scratch, maps + 3 * bitmap)
+        letters_before, continued_before = as_ints(scratch, maps + 4 * bitmap), as_ints(scratch, maps + 5 * bitmap)
+        is_ascii = scan(
+            text, size, blocks, flags, spaces, letters, continued, newlines, letters_before, continued_before, counts
+        )
+        words = counts[WORDS]
+        room, _ = table_size(words)
+        line_room, _ = table_size(counts[NEWLINES] + 1)
+        table_at = at
+        at += max(16 * room, 8 * line_room)
+        words_at = at
+        at += (7 * words + 8) * 8
+        if at > scratch_bytes:
+            needed[0] = at
+            return row
+        table = as_words(scratch, table_at)
+        edges, hashes = as_ints(scratch, words_at), as_words(scratch, words_at + 8 * (2 * words + 2))
+        before, ngrams = (
+            as_ints(scratch, words_at + 8 * (3 * words + 3)),
+            as_words(scratch, words_at + 8 * (4 * words + 5)),
+        )
+        slots, active = (
+            as_ints(scratch, words_at + 8 * (5 * words + 6)),
+            as_ints(scratch, words_at + 8 * (6 * words + 7)),
+        )
+
+        known = 0
+        ngram_words, places = 0, -1
+        failed[row] = -1
+        for check in range(check_count):
+            numerator, denominator = operands[2 * check], operands[2 * check + 1]
+            missing = (part_of(numerator) | (part_of(denominator) if denominator >= 0 else 0)) & ~(known & ~_NGRAMS)
+            if missing & (_WORDS | _NGRAMS) and not known & _WORDS:
+                find_words(
+                    text,
+                    size,
+                    is_ascii,
+                    spaces,
+                    letters,
+                    continued,
+                    letters_before,
+                    continued_before,
+                    vocabulary,
+                    counts,
+                    edges,
+                    hashes,
+                    before,
+                )
+                known |= _WORDS
+            if missing & _LINES:
+                find_lines(
+                    text, size, is_ascii, blocks, flags, spaces, continued, newlines, continued_before, counts, table
+                )
+            if missing & (_PARAGRAPHS | _POLICIES) and not known & _PARAGRAPHS:
+                find_paragraphs(text, size, is_ascii, continued, newlines, continued_before, counts, table)
+                known |= _PARAGRAPHS
+            if missing & _POLICIES:
+                count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, spare, counts)
+            if missing & _URLS:
+                find_urls(text, size, counts)
+            if missing & _NGRAMS:
+                while ngram_words < words_of(numerator):
+                    ngram_words += 1
+                    if ngram_words == 1 and not (tops | repeats) & 2:
+                        continue  # single words only where they are asked for
+                    places = find_ngrams(
+                        text,
+                        size,
+                        ngram_words,
+                        places,
+                        tops >> ngram_words & 1,
+                        repeats >> ngram_words & 1,
+                        edges,
+                        hashes,
+                        before,
+                        ngrams,
+                        slots,
+                        active,
+                        table,
+                        spare,
+                        counts,
+                    )
+            known |= missing
+
+            score = float(counts[numerator])
+            if denominator >= 0:
+                if counts[denominator] > 0:
+                    score = score / float(counts[denominator])
+                else:
+                    score = parameters[5 * check]
+            score = min(score, parameters[5 * check + 1])
+            scores[check * row_count + row] = score
+            is_kept = parameters[5 * check + 2] <= score <= parameters[5 * check + 3]
+            if is_kept == (parameters[5 * check + 4] != 0.0):
+                failed[row] = check
+                break
+    return row_count

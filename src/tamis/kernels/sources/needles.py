@@ -1,0 +1,86 @@
+"""The kernel that says which texts contain one of some short strings of bytes.
+
+All texts are read as one run of bytes, 64 at a time: for each string, which of the 64 places may be its beginning is
+found byte by byte, the rarest first, until none is left.
+"""
+
+from __future__ import annotations
+
+from numba import types
+from numpy import int64, uint64
+
+from tamis.kernels.sources import machine
+from tamis.kernels.sources.machine import PADDING, as_bytes, between_mask, helper, trailing_zeros
+
+__all__ = ["SIGNATURE", "kernel"]
+
+SIGNATURE = types.int64(
+    *(machine.BYTES, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
+    *(machine.BYTES, machine.INTS, types.int64),  # needles: their bytes, sizes and ends, how many
+    *(machine.BYTES, machine.BYTES),  # scratch, found
+)
+
+
+@helper
+def places_of(block, at, letters, letter):  # type: ignore[no-untyped-def]
+    """Which of 64 places may begin a needle, as far as one of its bytes tells."""
+    here = 4 * letter
+    return between_mask(block, at + int64(letters[here]), letters[here + 1], letters[here + 2], letters[here + 3])
+
+
+def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, scratch, found):  # type: ignore[no-untyped-def]
+    """Mark the texts that contain a needle; gives how many do.
+
+    Args:
+        letters: For each byte that is compared: its place in the needle, bits to set first, the lowest byte that is
+            right, and how much above it one may be.
+        sizes: For each needle how long it is, and where its bytes end in ``letters``. It has two at least.
+        scratch: At least three times :data:`PADDING`.
+    """
+    begin, end = offsets[0], offsets[row_count]
+    block = as_bytes(texts, 0)
+    shift = 0
+    at = begin
+    row = 0  # the one that the byte ``at`` is in
+    count = 0
+    while at < end:
+        if shift == 0 and at + PADDING > readable:
+            block, shift = as_bytes(scratch, 0), at
+            for i in range(end - at):
+                block[i] = texts[at + i]
+            for i in range(end - at, end - at + PADDING):
+                block[i] = 0
+        while offsets[row + 1] <= at:
+            row += 1
+        if found[row] != 0:
+            at = offsets[row + 1]
+            continue
+        # The two rarest bytes of all needles first, without a branch that a processor could not foresee.
+        some = uint64(0)
+        letter = 0
+        for needle in range(needle_count):
+            some |= places_of(block, at - shift, letters, letter) & places_of(block, at - shift, letters, letter + 1)
+            letter = sizes[2 * needle + 1]
+        if some == uint64(0):
+            at += 64
+            continue
+        letter = 0
+        for needle in range(needle_count):
+            places = some
+            while letter < sizes[2 * needle + 1] and places != uint64(0):
+                places &= places_of(block, at - shift, letters, letter)
+                letter += 1
+            letter = sizes[2 * needle + 1]
+            holder = row
+            while places != uint64(0):
+                place = at + trailing_zeros(places)
+                places &= places - uint64(1)
+                if place >= end:
+                    break
+                while offsets[holder + 1] <= place:
+                    holder += 1
+                if found[holder] == 0 and place + sizes[2 * needle] <= offsets[holder + 1]:
+                    found[holder] = 1
+                    count += 1
+        at += 64
+    return count

@@ -1,0 +1,328 @@
+"""Replaces and removes characters of a text.
+
+Each function reads a text and writes the new one, and gives its size; -1, and nothing is written, if it stays as it is.
+Bytes behind the text are read and bytes behind what is written are overwritten, :data:`PADDING` at most.
+"""
+
+from __future__ import annotations
+
+from numpy import int64, uint64
+
+from tamis.kernels.sources.machine import any_of, byte_mask, copy_block, helper, load64, trailing_zeros
+
+__all__ = [
+    "collapse_blanks",
+    "copy",
+    "copy_exactly",
+    "normalize_newlines",
+    "remove_controls",
+    "remove_urls",
+    "space_at",
+    "unify_quotes",
+    "with_label",
+]
+
+_quote_leads = byte_mask((0xE2, 0xE2), (0xEF, 0xEF))
+_newlines = any_of("\n")
+_colons = any_of(":")
+_slashes = any_of("/")
+_dots = any_of(".")
+_w = any_of("wW")
+_controls = byte_mask((0, 8), (0x0B, 0x1F), (0x7F, 0x7F), (0xC2, 0xC2))
+_maybe_spaces = byte_mask((9, 13), (28, 32), (0xC2, 0xC2), (0xE1, 0xE3))
+_blanks = any_of(" \t")
+_tabs = any_of("\t")
+_spaces = any_of(" ")
+_ends = any_of(" \t\n")
+_underscores = any_of("_")
+_returns = any_of("\r")
+
+
+@helper
+def copy(target, at, source, begin, end):  # type: ignore[no-untyped-def]
+    """Copy bytes, 64 at a time; gives the place behind them."""
+    size = end - begin
+    done = 0
+    while done < size:
+        copy_block(target, at + done, source, begin + done, 0, 0)
+        done += 64
+    return at + size
+
+
+@helper
+def copy_exactly(target, at, source, begin, end):  # type: ignore[no-untyped-def]
+    """The same, and nothing behind is read or written."""
+    while begin + 64 <= end:
+        copy_block(target, at, source, begin, 0, 0)
+        begin += 64
+        at += 64
+    while begin < end:
+        target[at] = source[begin]
+        begin += 1
+        at += 1
+    return at
+
+
+@helper
+def unify_quotes(text, size, target):  # type: ignore[no-untyped-def]
+    at = done = written = 0
+    while at < size:
+        leads = _quote_leads(text, at)
+        while leads != uint64(0):
+            place = at + trailing_zeros(leads)
+            leads &= leads - uint64(1)
+            if place + 2 >= size:
+                break
+            second, third = text[place + 1], text[place + 2]
+            quote = 0
+            if text[place] == 0xE2:
+                if second == 0x80 and 0x98 <= third <= 0x9F:  # U+2018 to U+201F
+                    quote = 39 if third < 0x9C else 34
+            elif second == 0xBC:
+                if third == 0x87:  # U+FF07
+                    quote = 39
+                elif third == 0x82:  # U+FF02
+                    quote = 34
+            if quote:
+                written = copy(target, written, text, done, place)
+                target[written] = quote
+                written += 1
+                done = place + 3
+        at += 64
+    if done == 0:
+        return -1
+    return copy(target, written, text, done, size)
+
+
+@helper
+def normalize_newlines(text, size, target):  # type: ignore[no-untyped-def]
+    at = done = written = 0
+    while at < size:
+        newlines = _newlines(text, at)
+        if newlines != uint64(0):
+            newlines &= _newlines(text, at + 1)
+        if newlines != uint64(0):
+            newlines &= _newlines(text, at + 2)
+        place = at + trailing_zeros(newlines)
+        if newlines == uint64(0):
+            at += 64
+        elif place + 2 >= size:
+            break
+        else:
+            written = copy(target, written, text, done, place + 2)
+            done = place + 3
+            while done < size and text[done] == 10:
+                done += 1
+            at = done
+    # The same for Windows' newlines, in what the first pass left.
+    source, limit = text, size
+    if done > 0:
+        source, limit = target, copy(target, written, text, done, size)
+    found = crlf_run(source, 0, limit)
+    if found >= limit:
+        return limit if done > 0 else -1
+    if done == 0:
+        copy(target, 0, text, 0, size)
+    written = done = 0
+    while found < limit:
+        for i in range(done, found + 4):
+            target[written] = target[i]
+            written += 1
+        done = found + 6
+        while done + 1 < limit and target[done] == 13 and target[done + 1] == 10:
+            done += 2
+        found = crlf_run(target, done, limit)
+    for i in range(done, limit):
+        target[written] = target[i]
+        written += 1
+    return written
+
+
+@helper
+def crlf_run(text, at, size):  # type: ignore[no-untyped-def]
+    """Where three Windows' newlines follow one another, from a place on; the size if nowhere."""
+    while at < size:
+        found = _returns(text, at)
+        while found != uint64(0):
+            place = at + trailing_zeros(found)
+            found &= found - uint64(1)
+            others = load64(text, place) & uint64(0xFFFFFFFFFFFF)
+            if place + 5 < size and others == uint64(0x0A0D0A0D0A0D):
+                return place
+        at += 64
+    return size
+
+
+@helper
+def space_at(text, at):  # type: ignore[no-untyped-def]
+    """How many bytes the white space has that stands at a place; 0 if none does."""
+    byte = text[at]
+    if byte < 0x80:
+        return 1 if 9 <= byte <= 13 or 28 <= byte <= 32 else 0
+    second, third = text[at + 1], text[at + 2]
+    if byte == 0xC2:
+        return 2 if second == 0x85 or second == 0xA0 else 0
+    if byte == 0xE1:
+        return 3 if second == 0x9A and third == 0x80 else 0
+    if byte == 0xE2:
+        if second == 0x80:  # U+2000 to U+200A, U+2028, U+2029, U+202F
+            return 3 if third <= 0x8A or third == 0xA8 or third == 0xA9 or third == 0xAF else 0
+        return 3 if second == 0x81 and third == 0x9F else 0
+    if byte == 0xE3:
+        return 3 if second == 0x80 and third == 0x80 else 0
+    return 0
+
+
+@helper
+def url_begin(text, colon, least):  # type: ignore[no-untyped-def]
+    """Where the address begins whose ``://`` stands at a place; -1 if there is none."""
+    at = colon
+    if at > least and text[at - 1] | 32 == 115:  # 's'
+        at -= 1
+    elif at > least + 1 and text[at - 1] == 0xBF and text[at - 2] == 0xC5:  # an old 's', which is one in upper case
+        at -= 2
+    if at - 4 < least:
+        return -1
+    if text[at - 4] | 32 == 104 and text[at - 3] | 32 == 116 and text[at - 2] | 32 == 116 and text[at - 1] | 32 == 112:
+        return at - 4
+    return -1
+
+
+@helper
+def next_space(text, at, size):  # type: ignore[no-untyped-def]
+    while at < size:
+        found = _maybe_spaces(text, at)
+        while found != uint64(0):
+            place = at + trailing_zeros(found)
+            found &= found - uint64(1)
+            if place >= size:
+                return size
+            if space_at(text, place) > 0:
+                return place
+        at += 64
+    return size
+
+
+@helper
+def remove_urls(text, size, target):  # type: ignore[no-untyped-def]
+    at = done = written = 0
+    while at < size:
+        marks = _colons(text, at)
+        if marks != uint64(0):
+            marks &= _slashes(text, at + 1) & _slashes(text, at + 2)
+        www = _w(text, at)
+        if www != uint64(0):
+            www &= _w(text, at + 1)
+            if www != uint64(0):
+                www &= _w(text, at + 2) & _dots(text, at + 3)
+        found = marks | www
+        if found == uint64(0):
+            at += 64
+            continue
+        place = at + trailing_zeros(found)
+        if place >= size:
+            break
+        if text[place] == 58:
+            begin, behind = url_begin(text, place, done), place + 3
+        else:
+            begin, behind = place, place + 4
+        at = place + 1
+        if begin >= 0 and behind < size and space_at(text, behind) == 0:
+            written = copy(target, written, text, done, begin)
+            done = at = next_space(text, behind, size)
+    if done == 0:
+        return -1
+    return copy(target, written, text, done, size)
+
+
+@helper
+def remove_controls(text, size, target):  # type: ignore[no-untyped-def]
+    at = done = written = 0
+    while at < size:
+        found = _controls(text, at)
+        if found == uint64(0):
+            at += 64
+            continue
+        place = at + trailing_zeros(found)
+        if place >= size:
+            break
+        at = place + 1
+        byte = text[place]
+        if byte == 0xC2:
+            if text[place + 1] > 0x9F:
+                continue
+            at += 1
+        written = copy(target, written, text, done, place)
+        done = at
+        if byte == 13:
+            target[written] = 10
+            written += 1
+            if at < size and text[at] == 10:
+                done = at = at + 1
+    if done == 0:
+        return -1
+    return copy(target, written, text, done, size)
+
+
+@helper
+def collapse_blanks(text, size, target):  # type: ignore[no-untyped-def]
+    at = done = written = 0
+    while at < size:
+        found = _tabs(text, at) | (_spaces(text, at) & _ends(text, at + 1))
+        if found == uint64(0):
+            at += 64
+            continue
+        place = at + trailing_zeros(found)
+        if place >= size:
+            break
+        written = copy(target, written, text, done, place)
+        done = place + 1
+        while done < size and (text[done] == 32 or text[done] == 9):
+            done += 1
+        at = done
+        if done < size and text[done] != 10:
+            target[written] = 32
+            written += 1
+    if done < size and text[size - 1] == 32:
+        return copy(target, written, text, done, size - 1)
+    if done == 0:
+        return -1
+    return copy(target, written, text, done, size)
+
+
+@helper
+def with_label(text, size, target, label, label_size):  # type: ignore[no-untyped-def]
+    """The label, a space, and the text with spaces for newlines and for what looks like a label."""
+    for i in range(label_size):
+        target[i] = label[i]
+    target[label_size] = 32
+    at = done = 0
+    written = label_size + 1
+    while at < size:
+        copy_block(target, written + at - done, text, at, 10, 32)
+        found = _underscores(text, at)
+        if found != uint64(0):
+            found &= _underscores(text, at + 1)
+        step = 64
+        while found != uint64(0):
+            place = at + trailing_zeros(found)
+            found &= found - uint64(1)
+            if is_label(text, place, size):
+                written += place - done
+                target[written] = 32
+                written += 1
+                done = place + 9
+                step = done - at
+                break
+        at += step
+    return written + max(size - done, 0)
+
+
+@helper
+def is_label(text, at, size):  # type: ignore[no-untyped-def]
+    if at + 9 > size:
+        return False
+    if text[at] != 95 or text[at + 1] != 95 or text[at + 7] != 95 or text[at + 8] != 95:
+        return False
+    word = int64(text[at + 2]) << 32 | int64(text[at + 3]) << 24 | int64(text[at + 4]) << 16
+    return word | int64(text[at + 5]) << 8 | int64(text[at + 6]) == 0x6C6162656C  # "label"
