@@ -9,7 +9,7 @@ from tamis.plan.graph import Vertex
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, task_types
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
-from tamis.tasks import EmptyTask, Task
+from tamis.tasks import DocumentBatch, EmptyTask, Task
 
 
 def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[frozenset[str] | None]:
@@ -41,7 +41,7 @@ def _check_types(vertices: list[Vertex], start: type[Task[Any]] | None) -> None:
     gives: list[Any] = []
     for vertex in vertices:
         takes, given = task_types(vertex.stage)
-        arriving = [(vertices[i].name, gives[i]) for i in vertex.inputs]
+        arriving = [(vertices[i].name, _kind_between(vertices[i], gives[i], vertex.index)) for i in vertex.inputs]
         if not vertex.inputs and start is not None and not vertex.is_source:
             arriving = [("the start of the pipeline", start)]
         for origin, kind in arriving:
@@ -49,6 +49,12 @@ def _check_types(vertices: list[Vertex], start: type[Task[Any]] | None) -> None:
                 raise TypeMismatchError(_type_message(vertex.name, takes, origin, kind))
         # A branch hands on what it is given.
         gives.append(arriving[0][1] if isinstance(vertex.stage, BranchStage) and arriving else given)
+
+
+def _kind_between(before: Vertex, given: Any, target: int) -> Any:
+    """What goes from one vertex to another: what the first gives, or, of what it drops, always rows."""
+    ports = {port for port, index in before.edges.items() if index == target}
+    return DocumentBatch if ports == {DROPPED} else given
 
 
 def _type_message(name: str, takes: Any, origin: str, kind: Any) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tamis.stages.text import filters
 from tamis.stages.text.filters import DocumentFilter
 from tamis.stages.text.filters.base import ThresholdFilter
+from tamis.tasks import DocumentBatch
 
 SCORES = [
     (filters.NonAlphaNumericFilter(), "Hi, you!\n", 1 / 9),  # only the space counts
@@ -97,9 +98,14 @@ def test_urls_with_a_pattern_of_ones_own_are_found_row_by_row() -> None:
     assert not filters.UrlsFilter(url_regex=re.compile(r"\S+(?=!)")).vectorised
 
 
-def test_languages_without_spaces_are_refused() -> None:
-    with pytest.raises(ValueError, match="no word splitter"):
-        filters.WordCountFilter(lang="zh")
+def test_words_of_languages_without_spaces_are_found_with_a_dictionary() -> None:
+    text = "我们今天去公园散步"
+    assert filters.WordCountFilter().score_document(text) == 1
+    in_chinese = filters.WordCountFilter(min_words=1, lang="zh")
+    assert in_chinese.score_document(text) > 3
+    assert not in_chinese.scores_columns
+    (drop_or_kept,) = filters.ScoreFilter(in_chinese, score_field="words").process(DocumentBatch({"text": [text]}))
+    assert drop_or_kept.data.column("words").to_pylist() == [in_chinese.score_document(text)]
 
 
 def test_unknown_position_of_a_substring_is_refused() -> None:

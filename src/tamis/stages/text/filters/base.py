@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tamis.stages.text.forms import TextOperation
 
-__all__ = ["DocumentFilter", "ScoreValue", "ThresholdFilter", "share"]
+__all__ = ["DocumentFilter", "ScoreValue", "ThresholdFilter"]
 
 ScoreValue: TypeAlias = float | int | bool | str
 """What a document's score may be."""
@@ -106,14 +106,3 @@ class ThresholdFilter(DocumentFilter):
         if low is not None and high is not None:
             return f"{self.name} outside {low}..{high}"
         return f"{self.name} > {high}" if low is None else f"{self.name} < {low}"
-
-
-def share(part: NDArray[Any], whole: NDArray[Any], otherwise: float) -> NDArray[np.float64]:
-    """``part / whole`` for each document, and ``otherwise`` where the whole is nothing.
-
-    >>> share(np.array([1, 0]), np.array([2, 0]), 1.0).tolist()
-    [0.5, 1.0]
-    """
-    shares = np.full(len(whole), otherwise, np.float64)
-    np.divide(part, whole, out=shares, where=whole > 0)
-    return shares

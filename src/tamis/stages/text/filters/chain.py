@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.measured import Measured, MeasuredFilter, Question, measure
 from tamis.stages.text.forms import holds_text, name_of, read_column, text_values
 from tamis.tasks import DocumentBatch
 
-__all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step"]
+__all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]
 
 FilterOrFunction: TypeAlias = DocumentFilter | Callable[[Any], Any]
 
 
 class Rows:
     """The rows of a batch that are left, and the columns they were given on the way.
+
+    Nothing is copied but what a step asks for: the rows that are left are a selection of the batch's table.
 
     Args:
         batch: The batch as it came in.
@@ -32,51 +35,51 @@ class Rows:
 
     def __init__(self, batch: DocumentBatch, stage: str) -> None:
         self.batch, self.stage = batch, stage
-        self._left = np.arange(batch.num_items)
-        self._columns: dict[str, pa.ChunkedArray] = {}
-        self._written: dict[str, None] = {}
+        self.table, self.left = batch.selection
+        self.measured: dict[str, Measured] = dict(batch.foreseen or {})  # by the column that was read
+        self._written: dict[str, pa.Array] = {}
+        self._numbers = np.arange(len(self.left))  # of the rows that are left, in the batch
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the rows that are left."""
-        if name not in self._columns:
-            column = read_column(self.batch.data, name, self.stage)
-            self._columns[name] = column if self._are_all_left else column.take(pa.array(self._left))
-        return self._columns[name]
+        column = self._whole(name)
+        return column if len(self.left) == self.table.num_rows else column.take(pa.array(self.left))
+
+    def texts(self, name: str) -> pa.ChunkedArray:
+        """A column of text of the whole table."""
+        return text_values(self._whole(name), name, self.stage)
 
     def write(self, name: str | None, scores: pa.Array) -> None:
         """Give the rows a column, if it has a name."""
-        if name is not None:
-            self._columns[name] = pa.chunked_array([scores])
-            self._written[name] = None
+        if name is None:
+            return
+        if len(self.left) < self.table.num_rows:
+            places = np.full(self.table.num_rows, -1)
+            places[self.left] = np.arange(len(self.left))
+            scores = scores.take(pa.array(places, mask=places < 0))
+        self._written[name] = scores
+        self.measured.pop(name, None)
 
     def keep(self, kept: NDArray[np.bool_], reason: str, scores: pa.Array) -> Iterator[Drop]:
         """Leave out the rows that are not to be kept."""
-        if kept.all():
-            return
-        yield Drop(self.batch, self._left[~kept], reason, scores.filter(pa.array(~kept)))
-        self._left = self._left[kept]
-        mask = pa.array(kept)
-        self._columns = {name: column.filter(mask) for name, column in self._columns.items()}
+        if not kept.all():
+            yield Drop(self.batch, self._numbers[~kept], reason, scores.filter(pa.array(~kept)))
+            self.left, self._numbers = self.left[kept], self._numbers[kept]
 
     def result(self) -> DocumentBatch | None:
         """The batch of what is left; ``None`` if that is nothing, the batch itself if nothing has changed."""
-        if not len(self._left):
+        if not len(self.left):
             return None
-        table = self.batch.data
-        if not self._are_all_left:
-            mask = np.zeros(table.num_rows, np.bool_)
-            mask[self._left] = True
-            table = table.filter(pa.array(mask))
-        for name in self._written:
-            if name in table.column_names:
-                table = table.set_column(table.column_names.index(name), name, self._columns[name])
-            else:
-                table = table.append_column(name, self._columns[name])
-        return self.batch if table is self.batch.data else self.batch.with_table(table)
+        if not self._written and len(self.left) == self.batch.num_items:
+            return self.batch
+        result = self.batch.select(self.left, self._written)
+        result.foreseen = self.measured
+        return result
 
-    @property
-    def _are_all_left(self) -> bool:
-        return len(self._left) == self.batch.num_items
+    def _whole(self, name: str) -> pa.ChunkedArray:
+        if name in self._written:
+            return pa.chunked_array([self._written[name]])
+        return read_column(self.table, name, self.stage)
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Scores:
     objects: list[Any] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """One filter or function of a chain.
 
@@ -108,6 +111,11 @@ class Step:
         """Whether the step needs no Python code per row."""
         raise NotImplementedError
 
+    @property
+    def question(self) -> Question | None:
+        """The step as a question that the kernel can answer, together with others; ``None`` if it cannot."""
+        return None
+
     def run(self, rows: Rows) -> Iterator[Drop]:
         """Apply it to the rows that are left."""
         raise NotImplementedError
@@ -117,6 +125,12 @@ class Step:
         operation = self.operation
         reason = operation.reason() if isinstance(operation, DocumentFilter) else f"rejected by {name_of(operation)}"
         return f"not ({reason})" if self.invert else reason
+
+    def _question(self, decides: bool) -> Question | None:
+        operation = self.operation
+        if not isinstance(operation, MeasuredFilter) or not operation.scores_columns:
+            return None
+        return Question(operation, decides, self.invert) if operation.decides_by_bounds or not decides else None
 
     def _score(self, rows: Rows) -> Scores:
         column, operation = rows.column(self.reads), self.operation
@@ -151,6 +165,10 @@ class ScoreStep(Step):
     def releases_gil(self) -> bool:
         return isinstance(self.operation, DocumentFilter) and self.operation.scores_columns
 
+    @property
+    def question(self) -> Question | None:
+        return self._question(decides=False)
+
     def run(self, rows: Rows) -> Iterator[Drop]:
         rows.write(self.writes, self._score(rows).array)
         yield from ()
@@ -162,6 +180,10 @@ class ScoreKeepStep(Step):
     @property
     def releases_gil(self) -> bool:
         return isinstance(self.operation, DocumentFilter) and self.operation.vectorised
+
+    @property
+    def question(self) -> Question | None:
+        return self._question(decides=True)
 
     def run(self, rows: Rows) -> Iterator[Drop]:
         scores = self._score(rows)
@@ -180,6 +202,58 @@ class KeepStep(Step):
         scores = _one_array(rows.column(self.reads))
         decide = bool if isinstance(self.operation, DocumentFilter) else self.operation
         yield from rows.keep(self._keep(Scores(scores), decide), self.reason(), scores)
+
+
+def run_steps(rows: Rows, steps: Sequence[Step], ahead: Sequence[Step]) -> Iterator[Drop]:
+    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours.
+
+    Args:
+        rows: The rows to work on.
+        steps: What to do.
+        ahead: The steps that other stages will do right after these.
+    """
+    everything = [*steps, *ahead]
+    for place, step in enumerate(steps):
+        if not len(rows.left):
+            return
+        if step.question is None:
+            yield from step.run(rows)
+            continue
+        number = _number_of(step, rows.measured.get(step.reads))
+        if number is None:
+            questions = list(_asked_together(everything[place:]))
+            rows.measured[step.reads] = measure(rows.texts(step.reads), questions, rows.left)
+            number = 0
+        measured = rows.measured[step.reads]
+        scores, kept = pa.array(measured.scores_of(number, rows.left)), measured.kept_by(number, rows.left)
+        rows.write(step.writes, scores)
+        yield from rows.keep(kept, step.reason(), scores)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked(Question):
+    """A question that a step asks."""
+
+    step: Step | None = None
+
+
+def _number_of(step: Step, measured: Measured | None) -> int | None:
+    """Where the answer to a step's question is, if it has been asked before."""
+    for number, question in enumerate(measured.questions if measured is not None else ()):
+        if isinstance(question, _Asked) and question.step is step:
+            return number
+    return None
+
+
+def _asked_together(steps: Sequence[Step]) -> Iterator[_Asked]:
+    """The questions from the first step on that are about the same text, up to a step that changes it."""
+    column = steps[0].reads
+    for step in steps:
+        question = step.question
+        if question is not None and step.reads == column:
+            yield _Asked(question.filter, question.decides, question.invert, step)
+        if step.writes == column:
+            return
 
 
 def _one_array(scores: pa.Array | pa.ChunkedArray | NDArray[Any]) -> pa.Array:

@@ -11,13 +11,15 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.kernels.utf8 import CharacterSet, Utf8, character_counts, decimal_digits, measure
-from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter, share
+from tamis.kernels import measures
+from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 
 __all__ = [
     "NonAlphaNumericFilter",
     "NumbersFilter",
     "ParenthesesFilter",
+    "PornographicUrlsFilter",
     "SubstringFilter",
     "UrlsFilter",
     "WhiteSpaceFilter",
@@ -26,15 +28,12 @@ __all__ = [
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n?!,.")
 _WHITE_SPACE = frozenset("\t\n\r\b ")
 _PARENTHESES = frozenset("{}⟨⟩[]()")
-_PLAIN_SET, _WHITE_SPACE_SET, _PARENTHESES_SET = (CharacterSet(s) for s in (_PLAIN, _WHITE_SPACE, _PARENTHESES))
 
-# Every character of a match is ASCII, so its length in bytes is its length in characters.
-_URL = r"https?://(?:[A-Za-z0-9$\-_@.&+/:=?#~]|[!*\(\),]|(?:%[0-9A-Fa-f]{2}))+"
-_URL_PATTERN = re.compile(_URL)
+_URL = re.compile(r"https?://(?:[A-Za-z0-9$\-_@.&+/:=?#~]|[!*\(\),]|(?:%[0-9A-Fa-f]{2}))+")
 
 
 @dataclass
-class NonAlphaNumericFilter(ThresholdFilter):
+class NonAlphaNumericFilter(MeasuredFilter):
     """Drop text with too many characters that are neither ASCII letters or digits, nor newlines, nor ``? ! , .``.
 
     Score: the share of such characters; 1.0 for an empty text. Meant for English: Chinese text scores 1.0.
@@ -56,16 +55,12 @@ class NonAlphaNumericFilter(ThresholdFilter):
     def score_document(self, text: str) -> float:
         return sum(c not in _PLAIN for c in text) / len(text) if text else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.float64]:
-            characters = character_counts(block)
-            return share(characters - _PLAIN_SET.counts(block), characters, 1.0)
-
-        return measure(column, score)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.NOT_PLAIN, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
-class NumbersFilter(ThresholdFilter):
+class NumbersFilter(MeasuredFilter):
     """Drop text with too many digits, of any script.
 
     Score: the share of characters for which ``str.isdecimal()`` holds; 1.0 for an empty text.
@@ -86,12 +81,12 @@ class NumbersFilter(ThresholdFilter):
     def score_document(self, text: str) -> float:
         return sum(map(str.isdecimal, text)) / len(text) if text else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return _share_of(decimal_digits(), column)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.DIGITS, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
-class WhiteSpaceFilter(ThresholdFilter):
+class WhiteSpaceFilter(MeasuredFilter):
     """Drop text with too much white space.
 
     Score: the share of spaces, tabs, newlines, carriage returns and backspaces; 1.0 for an empty text.
@@ -112,12 +107,12 @@ class WhiteSpaceFilter(ThresholdFilter):
     def score_document(self, text: str) -> float:
         return sum(c in _WHITE_SPACE for c in text) / len(text) if text else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return _share_of(_WHITE_SPACE_SET, column)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.WHITE_SPACE, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
-class ParenthesesFilter(ThresholdFilter):
+class ParenthesesFilter(MeasuredFilter):
     """Drop text with too many brackets: round, square, curly or angle (``⟨ ⟩``).
 
     Score: the share of such characters; 1.0 for an empty text.
@@ -138,12 +133,12 @@ class ParenthesesFilter(ThresholdFilter):
     def score_document(self, text: str) -> float:
         return sum(c in _PARENTHESES for c in text) / len(text) if text else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return _share_of(_PARENTHESES_SET, column)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.PARENTHESES, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
-class UrlsFilter(ThresholdFilter):
+class UrlsFilter(MeasuredFilter):
     """Drop text that is largely made of URLs.
 
     Score: the share of characters that are part of an ``http`` or ``https`` address; 1.0 for an empty text.
@@ -164,18 +159,40 @@ class UrlsFilter(ThresholdFilter):
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_url_to_text_ratio
 
-    @property
-    def scores_columns(self) -> bool:
-        return self.url_regex is None and super().scores_columns
-
     def score_document(self, text: str) -> float:
-        pattern = _URL_PATTERN if self.url_regex is None else re.compile(self.url_regex)
-        return sum(url.end() - url.start() for url in pattern.finditer(text)) / len(text) if text else 1.0
+        return sum(map(len, _urls(text, self.url_regex))) / len(text) if text else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        texts = pl.Series(pl.from_arrow(column)).fill_null("")
-        in_urls = texts.str.len_bytes() - texts.str.replace_all(_URL, "").str.len_bytes()
-        return share(in_urls.to_numpy(), texts.str.len_chars().to_numpy(), 1.0)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.URL_CHARACTERS, measures.CHARACTERS, empty=1.0) if self.url_regex is None else None
+
+
+@dataclass
+class PornographicUrlsFilter(MeasuredFilter):
+    """Drop text with an address that has "porn" in it.
+
+    Score: 1 where there is one, else 0.
+
+    Args:
+        url_regex: What to take for a URL instead, as a Python regular expression. It runs text by text, which is
+            much slower.
+
+    >>> PornographicUrlsFilter().score_document("see http://a.bc for more")
+    0
+    """
+
+    url_regex: re.Pattern[str] | str | None = None
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, 0
+
+    def reason(self) -> str:
+        return "an address with 'porn' in it"
+
+    def score_document(self, text: str) -> int:
+        return int(any("porn" in url for url in _urls(text, self.url_regex)))
+
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.PORNOGRAPHIC_URLS) if self.url_regex is None else None
 
 
 @dataclass
@@ -227,5 +244,6 @@ class SubstringFilter(DocumentFilter):
         return kept
 
 
-def _share_of(characters: CharacterSet, column: pa.ChunkedArray) -> NDArray[Any]:
-    return measure(column, lambda block: share(characters.counts(block), character_counts(block), 1.0))
+def _urls(text: str, url_regex: re.Pattern[str] | str | None) -> list[str]:
+    pattern = _URL if url_regex is None else re.compile(url_regex)
+    return [match.group() for match in pattern.finditer(text)]

@@ -6,7 +6,6 @@ The *sentences* of a text are its lines (split at newlines) that hold more than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,14 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.kernels.pieces import Pieces, end_with_any, stripped_lines, sum_of_pieces
-from tamis.kernels.utf8 import WHITE_SPACE, CharacterSet, Utf8, measure
-from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter, share
-from tamis.stages.text.filters.words import ELLIPSES
+from tamis.kernels import measures
+from tamis.kernels.heuristics import BULLETS, ELLIPSES, LOREM_IPSUM, POLICIES
+from tamis.kernels.utf8 import WHITE_SPACE
+from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.words import get_sentences
 
 __all__ = [
-    "LOREM_IPSUM",
-    "POLICIES",
     "BoilerPlateStringFilter",
     "BulletsFilter",
     "EllipsisFilter",
@@ -31,27 +30,11 @@ __all__ = [
     "may_hold_boilerplate",
 ]
 
-LOREM_IPSUM = "lorem ipsum"
-POLICIES = (
-    "terms of use",
-    "privacy policy",
-    "cookie policy",
-    "uses cookies",
-    "privacy overview",
-    "use of cookies",
-    "use cookies",
-    "privacy & cookies policy",
-    "privacy and cookies policy",
-)
-"""What a paragraph of a website's small print contains, in lower case."""
-
-_BULLETS = tuple("•‣⁃⁌⁍∙○●◘◦⦾⦿")  # noqa: RUF001 - one of them looks like a hyphen
 _END_MARKS = (".", "?", "!", '"', "'")
-_BULLET_SET, _END_MARK_SET = CharacterSet(_BULLETS), CharacterSet(_END_MARKS)
 
 
 @dataclass
-class BulletsFilter(ThresholdFilter):
+class BulletsFilter(MeasuredFilter):
     """Drop text whose lines nearly all begin with a bullet.
 
     Score: the share of sentences that begin with one; 1.0 for a text without sentences. The rule is Gopher's (Rae et
@@ -71,15 +54,15 @@ class BulletsFilter(ThresholdFilter):
         return None, self.max_bullet_lines_ratio
 
     def score_document(self, text: str) -> float:
-        found = _sentences(text)
-        return sum(s.strip().startswith(_BULLETS) for s in found) / len(found) if found else 1.0
+        found = get_sentences(text)
+        return sum(s.strip().startswith(tuple(BULLETS)) for s in found) / len(found) if found else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return _share_of_sentences(column, lambda block, stripped: _BULLET_SET.found_at(block, stripped.starts))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.BULLET_LINES, measures.LINES, empty=1.0)
 
 
 @dataclass
-class PunctuationFilter(ThresholdFilter):
+class PunctuationFilter(MeasuredFilter):
     """Drop text whose lines nearly all lack punctuation at the end.
 
     Score: the share of sentences that do not end in one of ``. ? ! " '``; 1.0 for a text without sentences. The rule
@@ -99,16 +82,15 @@ class PunctuationFilter(ThresholdFilter):
         return None, self.max_num_sentences_without_endmark_ratio
 
     def score_document(self, text: str) -> float:
-        found = _sentences(text)
+        found = get_sentences(text)
         return sum(not s.strip().endswith(_END_MARKS) for s in found) / len(found) if found else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        # The marks are single bytes, so it is enough to look at the last byte.
-        return _share_of_sentences(column, lambda block, stripped: ~_END_MARK_SET.found_at(block, stripped.ends - 1))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.UNMARKED_LINES, measures.LINES, empty=1.0)
 
 
 @dataclass
-class EllipsisFilter(ThresholdFilter):
+class EllipsisFilter(MeasuredFilter):
     """Drop text with too many lines that break off.
 
     Score: the share of sentences that end in an ellipsis or "read more", in upper or lower case; 1.0 for a text
@@ -128,16 +110,15 @@ class EllipsisFilter(ThresholdFilter):
         return None, self.max_num_lines_ending_with_ellipsis_ratio
 
     def score_document(self, text: str) -> float:
-        found = _sentences(text)
+        found = get_sentences(text)
         return sum(s.strip().lower().endswith(ELLIPSES) for s in found) / len(found) if found else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        # No character outside ASCII has one of these letters as its lower case, so it is enough to fold ASCII.
-        return _share_of_sentences(column, lambda block, stripped: end_with_any(block, stripped, ELLIPSES))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.ELLIPSIS_LINES, measures.LINES, empty=1.0)
 
 
 @dataclass
-class BoilerPlateStringFilter(ThresholdFilter):
+class BoilerPlateStringFilter(MeasuredFilter):
     """Drop text with too many paragraphs of small print: terms of use, privacy and cookie policies.
 
     Score: the share of paragraphs with such a phrase, in upper or lower case; 1.0 if any has "lorem ipsum"; 0.0 for an
@@ -164,24 +145,8 @@ class BoilerPlateStringFilter(ThresholdFilter):
             return 1.0
         return sum(any(policy in paragraph for policy in POLICIES) for paragraph in found) / len(found)
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        texts = pl.Series("text", pl.from_arrow(column)).fill_null("")
-        suspects = may_hold_boilerplate(texts).arg_true()
-        scores = np.zeros(len(texts), np.float64)
-        paragraphs = pl.DataFrame({"row": suspects, "text": texts.gather(suspects).str.split("\n\n")})
-        lowered = pl.col("text").str.to_lowercase()
-        shares = (
-            paragraphs.explode("text")
-            .select(
-                "row",
-                lorem_ipsum=lowered.str.contains(LOREM_IPSUM, literal=True),
-                policy=lowered.str.contains_any(list(POLICIES)),
-            )
-            .group_by("row")
-            .agg(pl.when(pl.col("lorem_ipsum").any()).then(1.0).otherwise(pl.col("policy").sum() / pl.len()).alias("s"))
-        )
-        scores[shares["row"].to_numpy()] = shares["s"].to_numpy()
-        return scores
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.POLICY_PARAGRAPHS, measures.PARAGRAPHS)
 
 
 @dataclass
@@ -223,19 +188,3 @@ def may_hold_boilerplate(texts: pl.Series) -> pl.Series:
     # The Kelvin sign is the one character outside ASCII whose lower case is a letter of these phrases.
     kelvin = texts.str.contains("\u212a", literal=True)
     return kelvin | texts.str.contains_any([LOREM_IPSUM, *POLICIES], ascii_case_insensitive=True)
-
-
-def _sentences(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line.strip()]
-
-
-def _share_of_sentences(
-    column: pa.ChunkedArray, holds: Callable[[Utf8, Pieces], NDArray[np.bool_]]
-) -> NDArray[np.float64]:
-    """The share of sentences for which something holds, given them with white space stripped."""
-
-    def score(block: Utf8) -> NDArray[np.float64]:
-        found = stripped_lines(block)
-        return share(sum_of_pieces(holds(block, found), found.counts), found.counts, 1.0)
-
-    return measure(column, score)

@@ -7,27 +7,26 @@ the parameters, whose names are those of NeMo Curator, say what must at least be
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from tamis.kernels.pieces import Pieces, first_in_text, lines, paragraphs, sum_of_pieces
-from tamis.kernels.utf8 import Utf8, measure
-from tamis.stages.text.filters.base import ThresholdFilter, share
+from tamis.kernels import measures
+from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.filters.words import WordFilter
+from tamis.stages.text.words import get_ngrams, get_paragraphs, get_sentences
 
 __all__ = [
     "RepeatedLinesByCharFilter",
     "RepeatedLinesFilter",
     "RepeatedParagraphsByCharFilter",
     "RepeatedParagraphsFilter",
+    "RepeatingDuplicateNGramsFilter",
+    "RepeatingTopNGramsFilter",
 ]
 
 
 @dataclass
-class RepeatedLinesFilter(ThresholdFilter):
+class RepeatedLinesFilter(MeasuredFilter):
     """Drop text in which many lines are repeated.
 
     Score: the number of different lines, divided by the number of lines; 0.0 for a text without lines.
@@ -46,18 +45,14 @@ class RepeatedLinesFilter(ThresholdFilter):
         return self.max_repeated_line_fraction, None
 
     def score_document(self, text: str) -> float:
-        return _share_of_pieces(_lines(text))
+        return _share_of_pieces(get_sentences(text))
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.float64]:
-            found = lines(block)
-            return share(sum_of_pieces(first_in_text(block, found), found.counts), found.counts, 0.0)
-
-        return measure(column, score)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.UNIQUE_LINES, measures.LINES)
 
 
 @dataclass
-class RepeatedParagraphsFilter(ThresholdFilter):
+class RepeatedParagraphsFilter(MeasuredFilter):
     """Drop text in which many paragraphs are repeated.
 
     Score: the number of different paragraphs, divided by the number of paragraphs; 1.0 for an empty text, which is
@@ -77,18 +72,14 @@ class RepeatedParagraphsFilter(ThresholdFilter):
         return self.max_repeated_paragraphs_ratio, None
 
     def score_document(self, text: str) -> float:
-        return _share_of_pieces(text.split("\n\n"))
+        return _share_of_pieces(get_paragraphs(text))
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.float64]:
-            found = paragraphs(block)
-            return share(sum_of_pieces(first_in_text(block, found), found.counts), found.counts, 0.0)
-
-        return measure(column, score)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.UNIQUE_PARAGRAPHS, measures.PARAGRAPHS)
 
 
 @dataclass
-class RepeatedLinesByCharFilter(ThresholdFilter):
+class RepeatedLinesByCharFilter(MeasuredFilter):
     """Drop text much of which is in repeated lines.
 
     Score: the characters of the different lines, divided by the characters of all lines; 0.0 for a text without
@@ -108,14 +99,14 @@ class RepeatedLinesByCharFilter(ThresholdFilter):
         return self.max_repeated_lines_char_ratio, None
 
     def score_document(self, text: str) -> float:
-        return _share_of_characters(_lines(text))
+        return _share_of_characters(get_sentences(text))
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, lambda block: _column_share_of_characters(block, lines(block)))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.UNIQUE_LINE_CHARACTERS, measures.LINE_CHARACTERS)
 
 
 @dataclass
-class RepeatedParagraphsByCharFilter(ThresholdFilter):
+class RepeatedParagraphsByCharFilter(MeasuredFilter):
     """Drop text much of which is in repeated paragraphs.
 
     Score: the characters of the different paragraphs, divided by the characters of all paragraphs; 0.0 for a text
@@ -135,14 +126,100 @@ class RepeatedParagraphsByCharFilter(ThresholdFilter):
         return self.max_repeated_paragraphs_char_ratio, None
 
     def score_document(self, text: str) -> float:
-        return _share_of_characters(text.split("\n\n"))
+        return _share_of_characters(get_paragraphs(text))
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, lambda block: _column_share_of_characters(block, paragraphs(block)))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.UNIQUE_PARAGRAPH_CHARACTERS, measures.PARAGRAPH_CHARACTERS)
 
 
-def _lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line.strip()]
+@dataclass
+class RepeatingTopNGramsFilter(WordFilter):
+    """Drop text much of which is one sequence of words over and over.
+
+    Score: the share of characters that go when the most frequent sequence of ``n`` words, written with single spaces,
+    is removed from the text; 1.0 for a text of fewer words. Of several equally frequent ones, the first counts.
+
+    Args:
+        n: How many words a sequence has.
+        max_repeating_ngram_ratio: The highest share that is kept, 0 to 1.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
+
+    >>> RepeatingTopNGramsFilter(n=2).score_document("ha ha ha ha then")
+    0.625
+    """
+
+    n: int = 2
+    max_repeating_ngram_ratio: float = 0.2
+    lang: str = "en"
+
+    def __post_init__(self) -> None:
+        _check_n(self.n, type(self).__name__)
+        self.name = f"repeating_top_{self.n}grams"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_repeating_ngram_ratio
+
+    def score_document(self, text: str) -> float:
+        counts = Counter(get_ngrams(self.words(text), self.n))
+        if not counts:
+            return 1.0
+        most_frequent = " ".join(counts.most_common(1)[0][0])
+        return (len(text) - len(text.replace(most_frequent, ""))) / len(text)
+
+    def ratio(self) -> Ratio | None:
+        if not self.splits_at_spaces or self.n > measures.MOST_WORDS:
+            return None
+        return Ratio(measures.TOP_NGRAM_CHARACTERS + self.n, measures.CHARACTERS, empty=1.0)
+
+
+@dataclass
+class RepeatingDuplicateNGramsFilter(WordFilter):
+    """Drop text much of which is in sequences of words that it has had before.
+
+    Score: the share of characters in such sequences of ``n`` words, spaces between them included and no word counted
+    twice; 1.0 for a text of fewer words.
+
+    Args:
+        n: How many words a sequence has.
+        max_repeating_duplicate_ngram_ratio: The highest share that is kept, 0 to 1.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
+
+    >>> RepeatingDuplicateNGramsFilter(n=2).score_document("so it goes so it is")
+    0.2631578947368421
+    """
+
+    n: int = 2
+    max_repeating_duplicate_ngram_ratio: float = 0.2
+    lang: str = "en"
+
+    def __post_init__(self) -> None:
+        _check_n(self.n, type(self).__name__)
+        self.name = f"repeating_dup_{self.n}gram"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, self.max_repeating_duplicate_ngram_ratio
+
+    def score_document(self, text: str) -> float:
+        seen: set[tuple[str, ...]] = set()
+        characters = overlap = 0
+        ngrams = get_ngrams(self.words(text), self.n)
+        for ngram in ngrams:
+            if ngram in seen:
+                characters += sum(map(len, ngram[overlap:])) + min(self.n - overlap, self.n - 1)
+                overlap = self.n
+            seen.add(ngram)
+            overlap = max(overlap - 1, 0)
+        return characters / len(text) if ngrams else 1.0
+
+    def ratio(self) -> Ratio | None:
+        if not self.splits_at_spaces or self.n > measures.MOST_WORDS:
+            return None
+        return Ratio(measures.REPEATED_NGRAM_CHARACTERS + self.n, measures.CHARACTERS, empty=1.0)
+
+
+def _check_n(n: int, filter_name: str) -> None:
+    if n < 1:
+        raise ValueError(f"{filter_name}(n={n}): a sequence has at least one word")
 
 
 def _share_of_pieces(pieces: list[str]) -> float:
@@ -152,9 +229,3 @@ def _share_of_pieces(pieces: list[str]) -> float:
 def _share_of_characters(pieces: list[str]) -> float:
     characters = sum(map(len, pieces))
     return sum(map(len, set(pieces))) / characters if characters else 0.0
-
-
-def _column_share_of_characters(block: Utf8, pieces: Pieces) -> NDArray[np.float64]:
-    lengths = pieces.lengths(block)
-    kept = sum_of_pieces(np.where(first_in_text(block, pieces), lengths, 0), pieces.counts)
-    return share(kept, sum_of_pieces(lengths, pieces.counts), 0.0)

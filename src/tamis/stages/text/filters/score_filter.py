@@ -6,6 +6,7 @@ and each sees only the rows that those before it left.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
-from tamis.stages.text.filters.chain import FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step
+from tamis.stages.text.filters.chain import FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step, run_steps
 from tamis.stages.text.forms import check_operation, name_of
 from tamis.tasks import DocumentBatch
 
@@ -26,6 +27,7 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     """What the three stages share: their steps, and the hooks of filters that work with a model."""
 
     _steps: Sequence[Step]
+    _ahead: Sequence[Step] = ()
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
@@ -57,10 +59,14 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
                 if isinstance(step.operation, DocumentFilter) and hook is not None:
                     hook()
 
+    def foresee(self, following: Sequence[ProcessingStage[Any, Any]]) -> None:
+        # Filters of the stages right behind this one are run together with its own.
+        filters = itertools.takewhile(lambda stage: isinstance(stage, _FilterStage), following)
+        self._ahead = [step for stage in filters if isinstance(stage, _FilterStage) for step in stage._steps]
+
     def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
         rows = Rows(task, self.name)
-        for step in self._steps:
-            yield from step.run(rows)
+        yield from run_steps(rows, self._steps, self._ahead)
         result = rows.result()
         if result is not None:
             yield result

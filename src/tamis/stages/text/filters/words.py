@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from tamis.kernels.pieces import Pieces, equal_to_any, largest_of_pieces, sum_of_pieces, words
-from tamis.kernels.utf8 import Utf8, measure, word_character_counts, word_counts
-from tamis.stages.text.filters.base import ThresholdFilter, share
+from tamis.kernels import measures, unicode_properties
+from tamis.kernels.heuristics import COMMON_WORDS, ELLIPSES, ranges_in
+from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.words import get_word_splitter
 
 __all__ = [
-    "ELLIPSES",
     "CommonEnglishWordsFilter",
     "LongWordFilter",
     "MeanWordLengthFilter",
     "SymbolsToWordsFilter",
     "WordCountFilter",
+    "WordFilter",
+    "WordsWithoutAlphabetsFilter",
+    "letters",
 ]
 
-ELLIPSES = ("...", "[...]", "…", "(...)", "[…]", "-»", "read more..", "read more")
-"""How a text shows that something is left out."""
-
-_ELLIPSIS_WORDS = tuple(mark for mark in ELLIPSES if " " not in mark)
-_COMMON_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 _HASHES = re.compile("#+")
 
 
+@functools.cache
+def letters() -> re.Pattern[str]:
+    """Matches a letter: what Unicode calls alphabetic.
+
+    >>> bool(letters().search("42é")), bool(letters().search("42 %"))
+    (True, False)
+    """
+    return re.compile(f"[{''.join(f'{chr(a)}-{chr(b - 1)}' for a, b in ranges_in(unicode_properties.ALPHABETIC))}]")
+
+
+class WordFilter(MeasuredFilter):
+    """A filter that measures words. Its field ``lang`` says how they are found.
+
+    Attributes:
+        lang: The language: words are separated by white space in all but Chinese, Japanese and Thai, where a
+            dictionary finds them (``tamis[segmentation]``), text by text and much more slowly.
+    """
+
+    lang: str
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text."""
+        return get_word_splitter(self.lang)(text.strip())
+
+    @property
+    def splits_at_spaces(self) -> bool:
+        """Whether words are what ``str.split()`` gives."""
+        return get_word_splitter(self.lang) is str.split
+
+
 @dataclass
-class WordCountFilter(ThresholdFilter):
+class WordCountFilter(WordFilter):
     """Drop text with too few or too many words.
 
     Score: the number of words; 0 for an empty text.
@@ -40,7 +65,7 @@ class WordCountFilter(ThresholdFilter):
     Args:
         min_words: The fewest words that are kept.
         max_words: The most words that are kept.
-        lang: The language. Words are separated by white space in all but Chinese and Japanese.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
 
     >>> WordCountFilter().score_document("one two")
     2
@@ -51,21 +76,18 @@ class WordCountFilter(ThresholdFilter):
     lang: str = "en"
     name = "word_count"
 
-    def __post_init__(self) -> None:
-        _refuse_languages_without_spaces(self.lang, type(self).__name__)
-
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_words, self.max_words
 
     def score_document(self, text: str) -> int:
-        return len(text.split())
+        return len(self.words(text))
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, word_counts)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.WORDS) if self.splits_at_spaces else None
 
 
 @dataclass
-class LongWordFilter(ThresholdFilter):
+class LongWordFilter(WordFilter):
     """Drop text with an overlong word: minified code, base64, a missing space.
 
     Score: the length of the longest word, in characters; 0 for an empty text, which has no long word and is kept.
@@ -73,7 +95,7 @@ class LongWordFilter(ThresholdFilter):
 
     Args:
         max_word_length: The longest word that is kept, in characters.
-        lang: The language. Words are separated by white space in all but Chinese and Japanese.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
 
     >>> LongWordFilter().score_document("a long word")
     4
@@ -83,25 +105,18 @@ class LongWordFilter(ThresholdFilter):
     lang: str = "en"
     name = "max_word_length"
 
-    def __post_init__(self) -> None:
-        _refuse_languages_without_spaces(self.lang, type(self).__name__)
-
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_word_length
 
     def score_document(self, text: str) -> int:
-        return max(map(len, text.split()), default=0)
+        return max(map(len, self.words(text)), default=0)
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.int64]:
-            found = words(block)
-            return largest_of_pieces(found.lengths(block), found.counts)
-
-        return measure(column, score)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.LONGEST_WORD) if self.splits_at_spaces else None
 
 
 @dataclass
-class MeanWordLengthFilter(ThresholdFilter):
+class MeanWordLengthFilter(WordFilter):
     """Drop text whose words are too short or too long on average.
 
     Score: the mean length of a word, in characters; 0.0 for an empty text. The rule is Gopher's (Rae et al., 2021).
@@ -109,7 +124,7 @@ class MeanWordLengthFilter(ThresholdFilter):
     Args:
         min_mean_word_length: The lowest mean that is kept, in characters.
         max_mean_word_length: The highest mean that is kept, in characters.
-        lang: The language. Words are separated by white space in all but Chinese and Japanese.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
 
     >>> MeanWordLengthFilter().score_document("three words here")
     4.666666666666667
@@ -120,22 +135,19 @@ class MeanWordLengthFilter(ThresholdFilter):
     lang: str = "en"
     name = "mean_word_length"
 
-    def __post_init__(self) -> None:
-        _refuse_languages_without_spaces(self.lang, type(self).__name__)
-
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_mean_word_length, self.max_mean_word_length
 
     def score_document(self, text: str) -> float:
-        lengths = [len(word) for word in text.split()]
+        lengths = [len(word) for word in self.words(text) if word]
         return sum(lengths) / len(lengths) if lengths else 0.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, lambda block: share(word_character_counts(block), word_counts(block), 0.0))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.WORD_CHARACTERS, measures.WORDS, empty=0.0) if self.splits_at_spaces else None
 
 
 @dataclass
-class SymbolsToWordsFilter(ThresholdFilter):
+class SymbolsToWordsFilter(WordFilter):
     """Drop text with too many words that are ellipses or mostly hash signs.
 
     Score: the share of words that are an ellipsis (``...``, ``[…]``, ...) or whose runs of ``#`` are more than half as
@@ -143,7 +155,7 @@ class SymbolsToWordsFilter(ThresholdFilter):
 
     Args:
         max_symbol_to_word_ratio: The highest share that is kept, 0 to 1.
-        lang: The language. Words are separated by white space in all but Chinese and Japanese.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
 
     >>> SymbolsToWordsFilter().score_document("# a title ...")
     0.5
@@ -153,28 +165,20 @@ class SymbolsToWordsFilter(ThresholdFilter):
     lang: str = "en"
     name = "symbol_to_word"
 
-    def __post_init__(self) -> None:
-        _refuse_languages_without_spaces(self.lang, type(self).__name__)
-
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_symbol_to_word_ratio
 
     def score_document(self, text: str) -> float:
-        found = text.split()
+        found = self.words(text)
         symbols = sum(word in ELLIPSES or len(_HASHES.findall(word)) / len(word) > 0.5 for word in found)
         return symbols / len(found) if found else 1.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.float64]:
-            found = words(block)
-            symbols = equal_to_any(block, found, _ELLIPSIS_WORDS) | _mostly_hashes(block, found)
-            return share(sum_of_pieces(symbols, found.counts), found.counts, 1.0)
-
-        return measure(column, score)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.SYMBOL_WORDS, measures.WORDS, empty=1.0) if self.splits_at_spaces else None
 
 
 @dataclass
-class CommonEnglishWordsFilter(ThresholdFilter):
+class CommonEnglishWordsFilter(MeasuredFilter):
     """Keep text that has some of the commonest English words.
 
     Score: how many words are one of *the, be, to, of, and, that, have, with* in lower case; 0 for an empty text.
@@ -196,36 +200,38 @@ class CommonEnglishWordsFilter(ThresholdFilter):
         return self.min_num_common_words, None
 
     def score_document(self, text: str) -> int:
-        count = sum(word in _COMMON_WORDS for word in text.split())
+        count = sum(word in COMMON_WORDS for word in text.split())
         return min(count, self.min_num_common_words) if self.stop_at_false else count
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        def score(block: Utf8) -> NDArray[np.int64]:
-            found = words(block)
-            counts = sum_of_pieces(equal_to_any(block, found, _COMMON_WORDS), found.counts)
-            return np.minimum(counts, self.min_num_common_words) if self.stop_at_false else counts
-
-        return measure(column, score)
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.COMMON_WORDS, highest=self.min_num_common_words if self.stop_at_false else math.inf)
 
 
-def _mostly_hashes(block: Utf8, found: Pieces) -> NDArray[np.bool_]:
-    """Which words have more runs of hash signs than half their characters."""
-    mostly = np.zeros(len(found.starts), np.bool_)
-    hashes = np.flatnonzero(block.data == ord("#"))
-    if not len(hashes):
-        return mostly
-    in_word = np.searchsorted(found.starts, hashes, side="right") - 1
-    begins_run = np.ones(len(hashes), np.bool_)
-    begins_run[1:] = (np.diff(hashes) > 1) | (np.diff(in_word) > 0)
-    with_hash, runs = np.unique(in_word[begins_run], return_counts=True)
-    some = Pieces(found.starts[with_hash], found.ends[with_hash], runs)
-    mostly[with_hash] = 2 * runs > some.lengths(block)
-    return mostly
+@dataclass
+class WordsWithoutAlphabetsFilter(WordFilter):
+    """Drop text with too many words that have no letter in them.
 
+    Score: the share of words with a letter (what Unicode calls alphabetic); 0.0 for a text without words. The rule is
+    Gopher's (Rae et al., 2021).
 
-def _refuse_languages_without_spaces(lang: str, filter_name: str) -> None:
-    if lang.lower() in ("zh", "ja"):
-        raise ValueError(
-            f"{filter_name}(lang={lang!r}): Chinese and Japanese do not put spaces between words, "
-            "and tamis has no word splitter for them yet"
-        )
+    Args:
+        min_words_with_alphabets: The lowest share that is kept, 0 to 1.
+        lang: The language: ``"zh"``, ``"ja"`` and ``"th"`` have words that a dictionary finds.
+
+    >>> WordsWithoutAlphabetsFilter().score_document("24 hours")
+    0.5
+    """
+
+    min_words_with_alphabets: float = 0.8
+    lang: str = "en"
+    name = "words_without_alphabets"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return self.min_words_with_alphabets, None
+
+    def score_document(self, text: str) -> float:
+        found = self.words(text)
+        return sum(letters().search(word) is not None for word in found) / len(found) if found else 0.0
+
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.LETTER_WORDS, measures.WORDS, empty=0.0) if self.splits_at_spaces else None

@@ -4,6 +4,7 @@ from tamis.stages.text.filters.characters import (
     NonAlphaNumericFilter,
     NumbersFilter,
     ParenthesesFilter,
+    PornographicUrlsFilter,
     SubstringFilter,
     UrlsFilter,
     WhiteSpaceFilter,
@@ -21,6 +22,7 @@ from tamis.stages.text.filters.words import (
     MeanWordLengthFilter,
     SymbolsToWordsFilter,
     WordCountFilter,
+    WordsWithoutAlphabetsFilter,
 )
 
 __all__ = [
@@ -34,10 +36,12 @@ __all__ = [
     "NonAlphaNumericFilter",
     "NumbersFilter",
     "ParenthesesFilter",
+    "PornographicUrlsFilter",
     "PunctuationFilter",
     "SubstringFilter",
     "SymbolsToWordsFilter",
     "UrlsFilter",
     "WhiteSpaceFilter",
     "WordCountFilter",
+    "WordsWithoutAlphabetsFilter",
 ]

@@ -1,0 +1,177 @@
+"""Filters whose scores the kernel knows, and how they are run over texts: all together."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tamis.kernels.heuristics import Check, run_checks
+from tamis.kernels.utf8 import Utf8
+from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
+
+__all__ = ["Measured", "MeasuredFilter", "Question", "Ratio", "measure"]
+
+_SLICE_BYTES = 1 << 17
+"""As long as the kernel is not compiled: how much text is worked on before having another look."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A score made of what the kernel counts in a text.
+
+    Args:
+        numerator: What is counted: one of :mod:`tamis.kernels.measures`.
+        denominator: What that is divided by; without it the score is the count.
+        empty: The score where the denominator is zero.
+        highest: The highest score there is.
+    """
+
+    numerator: int
+    denominator: int | None = None
+    empty: float = 0.0
+    highest: float = math.inf
+
+
+class MeasuredFilter(ThresholdFilter):
+    """A filter whose score is a :class:`Ratio`. Such filters are run together, in one pass over the texts.
+
+    ``score_document`` is the definition. It also serves as long as the kernel is not compiled.
+    """
+
+    def ratio(self) -> Ratio | None:
+        """How the score is made; ``None`` where the kernel cannot do what the parameters ask for."""
+        raise NotImplementedError(f"{type(self).__name__} has no ratio()")
+
+    @property
+    def scores_columns(self) -> bool:
+        return self._has_column_form("score_document", "ratio", DocumentFilter) and self.ratio() is not None
+
+    @property
+    def decides_by_bounds(self) -> bool:
+        """Whether the decision, too, is what the base class makes it."""
+        cls = type(self)
+        return cls.keep_scores is ThresholdFilter.keep_scores and cls.keep_document is ThresholdFilter.keep_document
+
+    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        return measure(column, [Question(self, decides=False)]).scores_of(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A filter that texts are put to.
+
+    Args:
+        filter: The filter.
+        decides: Whether a text may fail; else it is only scored.
+        invert: Whether to keep what the filter would drop, and drop the rest.
+    """
+
+    filter: MeasuredFilter
+    decides: bool
+    invert: bool = False
+
+    @functools.cached_property
+    def check(self) -> Check:
+        """The question as the kernel is asked it."""
+        ratio = self.filter.ratio()
+        assert ratio is not None
+        parts = (ratio.numerator, ratio.denominator, ratio.empty, ratio.highest)
+        if not self.decides:
+            return Check(*parts)
+        low, high = self.filter.bounds()
+        return Check(*parts, -np.inf if low is None else low, np.inf if high is None else high, self.invert)
+
+    def answer(self, text: str) -> tuple[float, bool]:
+        """The score of a text and whether it is kept, by the filter's own definition."""
+        score: Any = self.filter.score_document(text)
+        return score, not self.decides or self.filter.keep_document(score) != self.invert
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of texts that were put to questions one after the other.
+
+    Args:
+        questions: The questions.
+        rows: The rows of the table that the texts are, ascending.
+        scores: For each question the scores, of the texts that got as far.
+        failed: For each text, the question it failed; -1 if it failed none.
+    """
+
+    questions: Sequence[Question]
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    failed: NDArray[np.int64]
+
+    def scores_of(self, question: int, rows: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """The scores of some rows that got as far: whole numbers where the filter counts."""
+        scores: NDArray[Any] = self.scores[question] if rows is None else self.scores[question][self._places(rows)]
+        return scores.astype(np.int64) if self.questions[question].check.denominator is None else scores
+
+    def kept_by(self, question: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of some rows that got as far are kept."""
+        kept: NDArray[np.bool_] = self.failed[self._places(rows)] != question
+        return kept
+
+    def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        if len(self.rows) and self.rows[-1] == len(self.rows) - 1:
+            return rows  # nothing was left out
+        return np.searchsorted(self.rows, rows)
+
+
+def measure(column: pa.ChunkedArray, questions: Sequence[Question], rows: NDArray[np.int64] | None = None) -> Measured:
+    """Put texts to questions, each to those that passed the ones before.
+
+    Args:
+        column: The texts.
+        questions: The questions.
+        rows: Which of the texts, ascending; all when not given.
+    """
+    rows = np.arange(len(column)) if rows is None else rows
+    scores, failed = np.zeros((len(questions), len(rows))), np.empty(len(rows), np.int64)
+    checks = [question.check for question in questions]
+    begin = first = 0
+    for chunk in column.chunks:
+        end = begin + int(np.searchsorted(rows[begin:], first + len(chunk)))
+        texts, places = Utf8.from_arrow(chunk), rows[begin:end] - first
+        while begin < end:
+            checked = run_checks(texts, places, checks)
+            if checked is not None:
+                scores[:, begin:end], failed[begin:end] = checked.scores, checked.failed
+                begin = end
+                break
+            done = _answer_slice(texts, places, questions, scores[:, begin:end], failed[begin:end])
+            begin, places = begin + done, places[done:]
+        first += len(chunk)
+    return Measured(questions, rows, scores, failed)
+
+
+def _answer_slice(
+    texts: Utf8,
+    rows: NDArray[np.int64],
+    questions: Sequence[Question],
+    scores: NDArray[np.float64],
+    failed: NDArray[np.int64],
+) -> int:
+    """Answer by the plain definitions for some of the texts; gives how many were done."""
+    nbytes = 0
+    for i, row in enumerate(rows):
+        start, end = texts.offsets[row], texts.offsets[row + 1]
+        text = texts.data[start:end].tobytes().decode()
+        failed[i] = -1
+        for number, question in enumerate(questions):
+            scores[number, i], is_kept = question.answer(text)
+            if not is_kept:
+                failed[i] = number
+                break
+        nbytes += end - start
+        if nbytes >= _SLICE_BYTES:
+            return i + 1
+    return len(rows)
