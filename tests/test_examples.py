@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ PRINTS = {
     "first_pipeline.py": "word_count outside",
     "resources.py": "0.25 gpu",
     "shuffle.py": "the longest text of each site",
+    "tinystories.py": "the same with a modifier and a filter of one's own: True",
+    "tokens_for_training.py": "tokens of books: 20",
 }
 """A part of what each example prints."""
 
@@ -28,3 +33,21 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert PRINTS[example.name] in done.stdout
+
+
+def test_stories_come_over_the_web_as_well(tmp_path: Path) -> None:
+    (example,) = [e for e in EXAMPLES if e.name == "tinystories.py"]
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(example.parent / "data"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = subprocess.run(
+            [sys.executable, str(example), "--source", f"http://127.0.0.1:{server.server_address[1]}"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        server.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert "30 stories" in done.stdout

@@ -23,8 +23,20 @@ from tamis.compat.finder import modules_behind
 from tamis.errors import TamisError
 from tamis.stages.io import FilePartitioningStage, JsonlReader, ParquetWriter
 from tamis.stages.text.columns import AddId
-from tamis.stages.text.filters import DocumentFilter, RepeatedLinesFilter, ScoreFilter, WordCountFilter
+from tamis.stages.text.download import DocumentDownloader, URLGenerator
+from tamis.stages.text.filters import (
+    DocumentFilter,
+    FastTextLangId,
+    HistogramFilter,
+    RepeatedLinesFilter,
+    ScoreFilter,
+    TokenCountFilter,
+    WordCountFilter,
+)
+from tamis.stages.text.filters.code import AlphaFilter
 from tamis.stages.text.modifiers import DocumentModifier, Modify, UnicodeReformatter, UrlRemover
+from tamis.stages.text.segments import DocumentJoiner
+from tamis.stages.text.words import get_word_splitter
 
 
 @pytest.fixture
@@ -85,10 +97,20 @@ def refused(statement: str) -> str:
         ("from nemo_curator.stages.text.modules import Modify as X", Modify),
         ("from nemo_curator.stages.text.modules import AddId as X", AddId),
         ("from nemo_curator.stages.text.modules.add_id import AddId as X", AddId),
+        ("from nemo_curator.stages.text.modules.joiner import DocumentJoiner as X", DocumentJoiner),
         (
             "from nemo_curator.stages.text.filters.heuristic.repetition import RepeatedLinesFilter as X",
             RepeatedLinesFilter,
         ),
+        ("from nemo_curator.stages.text.filters.fasttext.fasttext_filters import FastTextLangId as X", FastTextLangId),
+        ("from nemo_curator.stages.text.filters.histogram import HistogramFilter as X", HistogramFilter),
+        ("from nemo_curator.stages.text.filters.token.token_count import TokenCountFilter as X", TokenCountFilter),
+        ("from nemo_curator.stages.text.utils.text_utils import get_word_splitter as X", get_word_splitter),
+        ("from nemo_curator.stages.text.filters.heuristic.code import AlphaFilter as X", AlphaFilter),
+        ("from nemo_curator.stages.text.filters.heuristic.code.code import AlphaFilter as X", AlphaFilter),
+        ("from nemo_curator.stages.text.download import DocumentDownloader as X", DocumentDownloader),
+        ("from nemo_curator.stages.text.download.base.download import DocumentDownloader as X", DocumentDownloader),
+        ("from nemo_curator.stages.text.download.base import URLGenerator as X", URLGenerator),
         ("from nemo_curator.stages.text.filters.doc_filter import DocumentFilter as X", DocumentFilter),
         ("from nemo_curator.stages.text.modifiers.doc_modifier import DocumentModifier as X", DocumentModifier),
         ("from nemo_curator.stages.text.modifiers.string import UrlRemover as X", UrlRemover),
@@ -136,9 +158,10 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ),
         ("from nemo_curator.tasks import ImageBatch", ["ImageBatch", "images"]),
         ("from nemo_curator.stages.video.io.video_reader import VideoReader", ["nemo_curator.stages.video", "video"]),
-        ("from nemo_curator.stages.text.download import DocumentDownloader", ["not built yet", "tamis.stages.io"]),
-        ("from nemo_curator.stages.text.filters import FastTextLangId", ["FastTextLangId", "DocumentFilter"]),
-        ("from nemo_curator.stages.text.modules.joiner import DocumentJoiner", ["not built yet", "processing_stage"]),
+        (
+            "from nemo_curator.stages.text.download import CommonCrawlDownloadExtractStage",
+            ["not built yet", "tamis.stages.text.download.DocumentDownloadExtractStage"],
+        ),
         ("from nemo_curator.datasets import DocumentDataset", ["Dask"]),
         ("from nemo_curator.filters import WordCountFilter", ["Dask"]),
         ("import nemo_curator.modifiers", ["Dask"]),

@@ -29,15 +29,12 @@ _FILTER: Final = (
     "This filter is not built yet. One of your own is a tamis.stages.text.filters.DocumentFilter with score_document() "
     "and keep_document(), run by ScoreFilter"
 )
-_FUNCTION: Final = (
-    "This stage is not built yet. What it does to a batch fits into a function with the decorator "
-    "tamis.stages.function_definitions.processing_stage"
-)
 _FORMAT: Final = (
     "This format is not built yet. tamis.stages.io reads and writes JSON lines, Parquet, CSV and plain text"
 )
 _DOWNLOAD: Final = (
-    "Download and extraction stages are not built yet. Fetch the files first and begin with a reader of tamis.stages.io"
+    "This source is not built yet. One of your own is a tamis.stages.text.download.DocumentDownloadExtractStage, made "
+    "of a URL generator, a downloader, an iterator and an extractor"
 )
 _MODALITIES: Final = (
     "Stages and tasks for images, audio and video are not built yet; text is. A task type of your own is a dataclass "
@@ -74,19 +71,15 @@ NAMES: Final[dict[str, str]] = {
     "SemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
     "TextSemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
     "TextDuplicatesRemovalWorkflow": _NO_REMOVAL,
-    "FastTextLangId": _FILTER,
-    "FastTextQualityFilter": _FILTER,
-    "HistogramFilter": _FILTER,
     "PornographicUrlsFilter": _FILTER,
     "RepeatingDuplicateNGramsFilter": _FILTER,
     "RepeatingTopNGramsFilter": _FILTER,
-    "TokenCountFilter": _FILTER,
     "WordsWithoutAlphabetsFilter": _FILTER,
-    "DocumentJoiner": _FUNCTION,
-    "DocumentSplitter": _FUNCTION,
+    "ArxivDownloadExtractStage": _DOWNLOAD,
+    "CommonCrawlDownloadExtractStage": _DOWNLOAD,
+    "WikipediaDownloadExtractStage": _DOWNLOAD,
     "LanceReader": _FORMAT,
     "LanceWriter": _FORMAT,
-    "MegatronTokenizerWriter": _FORMAT,
     "ClientPartitioningStage": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
     "FailedTask": "A stage that cannot do a task raises; one that leaves it out returns None",
     "NoneTask": "A stage that leaves a task out returns None",
@@ -115,7 +108,6 @@ MODULES: Final[dict[str, str]] = {
     "filters": _DASK,
     "image": _DASK,
     "metrics": _METRICS,
-    "models": _CLASSIFIERS,
     "modifiers": _DASK,
     "modules": _DASK,
     "pipeline.workflow": _WORKFLOW,
@@ -131,19 +123,15 @@ MODULES: Final[dict[str, str]] = {
     "stages.synthetic": _SYNTHETIC,
     "stages.text.classifiers": _CLASSIFIERS,
     "stages.text.deduplication": _NO_REMOVAL,
-    "stages.text.download": _DOWNLOAD,
+    "stages.text.download.arxiv": _DOWNLOAD,
+    "stages.text.download.common_crawl": _DOWNLOAD,
+    "stages.text.download.html_extractors": _DOWNLOAD,
+    "stages.text.download.wikipedia": _DOWNLOAD,
     "stages.text.embedders": _CLASSIFIERS,
     "stages.text.experimental": _SYNTHETIC,
-    "stages.text.filters.fasttext": _FILTER,
-    "stages.text.filters.heuristic.code": _FILTER,
-    "stages.text.filters.histogram": _FILTER,
-    "stages.text.filters.token": _FILTER,
     "stages.text.io.reader.lance": _FORMAT,
     "stages.text.io.writer.lance": _FORMAT,
-    "stages.text.io.writer.megatron_tokenizer": _FORMAT,
     "stages.text.models": _CLASSIFIERS,
-    "stages.text.modules.joiner": _FUNCTION,
-    "stages.text.modules.splitter": _FUNCTION,
     "stages.video": _MODALITIES,
     "tasks.image": _MODALITIES,
     "tasks.utils": _METRICS,

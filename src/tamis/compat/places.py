@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 _FILTERS: Final = ("stages.text.filters",)
+_CODE_FILTERS: Final = ("stages.text.filters.code",)
 _MODIFIERS: Final = ("stages.text.modifiers",)
 _COLUMNS: Final = ("stages.text.columns",)
+_SEGMENTS: Final = ("stages.text.segments",)
 _MODIFIER_MODULES: Final = (
     "c4",
     "line_remover",
@@ -26,11 +28,16 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tasks.tasks": ("tasks",),
     "utils.performance_utils": ("tasks",),
     "stages.text.filters.doc_filter": _FILTERS,
+    "stages.text.filters.fasttext.fasttext_filters": _FILTERS,
     "stages.text.filters.heuristic": _FILTERS,
+    "stages.text.filters.heuristic.code": _CODE_FILTERS,
+    "stages.text.filters.heuristic.code.code": _CODE_FILTERS,
     "stages.text.filters.heuristic.repetition": _FILTERS,
     "stages.text.filters.heuristic.repetition.repetition": _FILTERS,
     "stages.text.filters.heuristic.string": _FILTERS,
     "stages.text.filters.heuristic_filter": _FILTERS,
+    "stages.text.filters.histogram.histogram": _FILTERS,
+    "stages.text.filters.token.token_count": _FILTERS,
     "stages.text.modifiers.doc_modifier": _MODIFIERS,
     "stages.text.modifiers.modifier": _MODIFIERS,
     "stages.text.modifiers.heuristic": _MODIFIERS,
@@ -44,10 +51,13 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         for folder in ("", ".heuristic", ".string")
         for module in _MODIFIER_MODULES
     },
-    "stages.text.modules": _FILTERS + _MODIFIERS + _COLUMNS,
+    "stages.text.modules": _FILTERS + _MODIFIERS + _COLUMNS + _SEGMENTS,
     "stages.text.modules.add_id": _COLUMNS,
+    "stages.text.modules.joiner": _SEGMENTS,
     "stages.text.modules.modifier": _MODIFIERS,
     "stages.text.modules.score_filter": _FILTERS,
+    "stages.text.modules.splitter": _SEGMENTS,
+    "stages.text.utils.text_utils": ("stages.text.words",),
 }
 """Where the names of a module are, beside the module of the same name if there is one."""
 

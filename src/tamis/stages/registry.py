@@ -22,14 +22,21 @@ from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
 __all__ = ["REQUIRED", "Entry", "Parameter", "catalogue", "find", "full_name", "listed", "parameters_of", "summary_of"]
 
 _AREAS: Final = (
-    ("Reading and writing", ("tamis.stages.io",)),
+    ("Reading and writing", ("tamis.stages.io", "tamis.stages.text.io.writer.megatron_tokenizer")),
     ("Branches", ("tamis.stages.flow",)),
+    ("Sampling, blending, shuffling", ("tamis.stages.mixing",)),
     ("Text: filters", ("tamis.stages.text.filters",)),
+    ("Text: filters for code", ("tamis.stages.text.filters.code",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
     (
         "Text: other",
         (
             "tamis.stages.text.columns",
+            "tamis.stages.text.segments",
+            "tamis.stages.text.decontamination",
+            "tamis.stages.text.tokenization",
+            "tamis.stages.text.packing",
+            "tamis.stages.text.language",
             "tamis.stages.text.classifiers",
             "tamis.stages.text.embedders",
             "tamis.stages.text.download",

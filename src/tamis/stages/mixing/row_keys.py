@@ -1,0 +1,60 @@
+"""A random number for each row that follows from what the row is, not from who works on it when."""
+
+from __future__ import annotations
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from tamis.stages.io.arguments import check_names
+from tamis.stages.shuffle import hash_rows
+from tamis.stages.text.forms import read_column
+from tamis.tasks import DocumentBatch
+from tamis.tasks.storage import format_order
+
+__all__ = ["check_identity", "row_keys", "scrambled"]
+
+Keys = NDArray[np.uint64]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def row_keys(batch: DocumentBatch, id_fields: list[str] | None, seed: int, purpose: str) -> Keys:
+    """A 64-bit number for each row, spread evenly: a hash of the seed and of what the row is.
+
+    Without ``id_fields`` a row is its place in the input: the place of its batch, and its number there. That is the
+    same on every executor, for any number of workers, as long as the input is cut into the same batches. With them it
+    is the values of these columns, wherever the row lies.
+
+    Args:
+        batch: The rows.
+        id_fields: The columns that make a row what it is.
+        seed: Another seed gives other numbers.
+        purpose: What they are for. Numbers for one purpose say nothing about those for another.
+
+    >>> batch = DocumentBatch({"id": ["a", "b"]})
+    >>> here, there = row_keys(batch, ["id"], 1, "x"), row_keys(batch.with_table(batch.data.slice(1)), ["id"], 1, "x")
+    >>> bool(here[1] == there[0]), bool(here[0] == here[1])
+    (True, False)
+    """
+    if id_fields is None:
+        begin = xxhash.xxh3_64_intdigest(f"{purpose}\x1f{seed}\x1f{format_order(batch.order)}".encode())
+        return scrambled(np.uint64(begin) + np.arange(batch.num_items, dtype=np.uint64) * _STEP)
+    for column in id_fields:
+        read_column(batch.data, column, purpose)
+    begin = xxhash.xxh3_64_intdigest(f"{purpose}\x1f{seed}".encode())
+    return scrambled(hash_rows(batch.data, id_fields) + np.uint64(begin))
+
+
+def check_identity(owner: str, id_fields: list[str] | None, seed: int) -> None:
+    """Refuse what is no list of columns, and a seed that is no whole number."""
+    check_names(owner, "id_fields", id_fields)
+    if not isinstance(seed, int):
+        raise TypeError(f"{owner}(seed={seed!r}): must be a whole number")
+
+
+def scrambled(numbers: Keys) -> Keys:
+    """The last step of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every bit depends on every bit."""
+    mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,270 @@
+"""Leave out, or cut, documents that contain parts of benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tamis.errors import PlanError
+from tamis.kernels.utf8 import Utf8, continues
+from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.emit import Drop, Publish
+from tamis.stages.io.arguments import check_choice
+from tamis.stages.io.destination import Destination
+from tamis.stages.io.encoders import ParquetEncoder
+from tamis.stages.io.paths import absolute
+from tamis.stages.text.decontamination.benchmarks import Benchmark, load_index
+from tamis.stages.text.decontamination.ngrams import Hits, NgramIndex
+from tamis.stages.text.forms import read_column, text_values
+from tamis.tasks import DocumentBatch
+
+__all__ = ["Decontaminate"]
+
+Positions = NDArray[np.int64]
+
+ACTIONS = ("drop", "cut")
+
+
+@dataclass(repr=False)
+class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Find documents that share n-grams of words with benchmarks, and leave them out or cut the place out of them.
+
+    Words are what white space separates, in lower case, without punctuation and symbols. A match is exact: n-grams are
+    found by their hashes and then compared word by word.
+
+    With the defaults, one 13-gram is enough and the whole document goes. ``action="cut"`` does as Brown et al. did
+    ("Language Models are Few-Shot Learners", 2020, appendix C): the n-gram goes with 200 characters on either side, the
+    pieces stay as documents of their own unless they are shorter than 200 characters, and a document in more than ten
+    pieces goes as a whole. ``n=8, min_ratio=0.7`` is the rule of Chowdhery et al. ("PaLM", 2022), held against one
+    document at a time: it must have 70 % of the 8-grams of an example.
+
+    The run's statistics have for each benchmark how many documents matched; with ``report_dir`` each match is written
+    down.
+
+    Args:
+        benchmarks: The benchmarks, by name.
+        n: Words per n-gram. Examples in which no text has so many words are never found; a
+            warning says how many.
+        min_ratio: The share of the n-grams of one example that a document must have, from 0 to 1; one n-gram is enough
+            when not given.
+        action: ``"drop"`` leaves the document out; ``"cut"`` leaves its matching parts out.
+        text_field: The column with the text.
+        window: With ``"cut"``: how many characters on either side of a match go with it.
+        min_piece_chars: With ``"cut"``: a piece with fewer characters goes.
+        max_pieces: With ``"cut"``: a document that would be in more pieces goes as a whole.
+        report_dir: A directory (or any fsspec address) for a Parquet file per task with matches: ``benchmark``,
+            ``example`` (its row), ``document`` (its id, or its place in the input), ``ngrams`` (how many different ones
+            both have), ``ratio`` (of those of the example). What an earlier run left there stays. None when not given.
+        id_field: The column with the documents' ids, for the report.
+
+    >>> import fsspec
+    >>> fsspec.filesystem("memory").pipe_file("/quiz.jsonl", b'{"text": "What is the capital of France?"}')
+    >>> stage = Decontaminate({"quiz": Benchmark("memory://quiz.jsonl")}, n=4)
+    >>> stage.setup()
+    >>> batch = DocumentBatch({"text": ["Tell me: what is the CAPITAL of Peru?", "Hello there."]})
+    >>> drop, kept = stage.process(batch)
+    >>> drop.rows.tolist(), drop.reason, kept.data["text"].to_pylist()
+    ([0], 'contaminated: quiz', ['Hello there.'])
+    """
+
+    benchmarks: dict[str, Benchmark]
+    n: int = 13
+    min_ratio: float | None = None
+    action: str = "drop"
+    text_field: str = "text"
+    window: int = 200
+    min_piece_chars: int = 200
+    max_pieces: int = 10
+    report_dir: str | None = None
+    id_field: str | None = None
+    name: str = "Decontaminate"
+
+    releases_gil: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.benchmarks or not all(isinstance(b, Benchmark) for b in self.benchmarks.values()):
+            raise PlanError('Decontaminate: give benchmarks by name, such as {"gsm8k": Benchmark("gsm8k.jsonl")}')
+        check_choice("Decontaminate", "action", self.action, ACTIONS)
+        if self.n < 1:
+            raise PlanError(f"Decontaminate(n={self.n}): must be at least 1")
+        if self.min_ratio is not None and not 0 < self.min_ratio <= 1:
+            raise PlanError(f"Decontaminate(min_ratio={self.min_ratio}): must be more than 0 and at most 1")
+        for parameter in ("window", "min_piece_chars", "max_pieces"):
+            if getattr(self, parameter) < 0:
+                raise PlanError(f"Decontaminate({parameter}={getattr(self, parameter)}): must not be negative")
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [self.text_field, *([self.id_field] if self.id_field else [])]
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        self._index = load_index(self.benchmarks, self.n)
+
+    def process(self, task: DocumentBatch) -> Iterator[Drop | Publish | DocumentBatch]:
+        column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
+        matches, spans = self._search(Utf8.from_arrow(column))
+        if not len(matches):
+            yield task
+            return
+        self._count(matches)
+        if self.report_dir is not None:
+            yield self._report(task, matches, self.report_dir)
+        # The benchmark that a row is left out for is the first of those that it matches.
+        rows, first = np.unique(matches.documents, return_index=True)
+        reasons = self._index.benchmark_of[matches.examples][first]
+        if self.action == "drop":
+            yield from self._drops(task, rows, reasons)
+            keep = np.ones(task.num_items, np.bool_)
+            keep[rows] = False
+            yield task.with_table(task.data.filter(pa.array(keep)))
+        else:
+            yield from self._cut(task, column, rows, reasons, spans)
+
+    def _search(self, texts: Utf8) -> tuple[Matches, dict[int, list[tuple[int, int]]]]:
+        """Which documents match which examples, and the bytes of each document that do."""
+        found, spans = [Matches.none()], dict[int, list[tuple[int, int]]]()
+        before = 0
+        for block in texts.blocks():
+            hits = self._index.find(block)
+            if len(hits.places):
+                matches, counted = match(self._index, hits, self.min_ratio)
+                found.append(Matches(matches.documents + before, matches.examples, matches.ngrams))
+                for place in hits.places[counted].tolist() if self.action == "cut" else ():
+                    text = int(hits.words.texts[place])
+                    begin, end = hits.words.starts[place], hits.words.ends[place + self.n - 1]
+                    start = block.offsets[text]
+                    spans.setdefault(text + before, []).append((int(begin - start), int(end - start)))
+            before += len(block)
+        return Matches.join(found), spans
+
+    def _count(self, matches: Matches) -> None:
+        benchmark = self._index.benchmark_of[matches.examples]
+        for number, name in enumerate(self._index.names):
+            documents = np.unique(matches.documents[benchmark == number])
+            if len(documents):
+                self.log_metric(f"{name}: documents", len(documents))
+
+    def _report(self, task: DocumentBatch, matches: Matches, directory: str) -> Publish:
+        index = self._index
+        if self.id_field is not None:
+            documents = read_column(task.data, self.id_field, self.name).take(pa.array(matches.documents))
+            ids = documents.cast(pa.large_string())
+        else:
+            place = "-".join(map(str, task.order)) or "0"
+            ids = pa.array([f"{place}_{row}" for row in matches.documents.tolist()], pa.large_string())
+        table = pa.table(
+            {
+                "benchmark": pa.array([index.names[b] for b in index.benchmark_of[matches.examples].tolist()]),
+                "example": index.row_of[matches.examples],
+                "document": ids,
+                "ngrams": matches.ngrams,
+                "ratio": matches.ngrams / index.grams_of[matches.examples],
+            }
+        )
+        destination = Destination(absolute(directory), "matches-{order}", ".parquet")
+        encoder = ParquetEncoder()
+        return destination.write(destination.name_for(task), 0, lambda sink: encoder.write(table, sink))
+
+    def _drops(self, task: DocumentBatch, rows: Positions, reasons: Positions) -> Iterator[Drop]:
+        for benchmark in np.unique(reasons):
+            yield Drop(task, rows[reasons == benchmark], f"contaminated: {self._index.names[benchmark]}")
+
+    def _cut(
+        self,
+        task: DocumentBatch,
+        column: pa.ChunkedArray,
+        rows: Positions,
+        reasons: Positions,
+        spans: dict[int, list[tuple[int, int]]],
+    ) -> Iterator[Drop | DocumentBatch]:
+        pieces = {row: self._pieces(column[row].as_py(), spans[row]) for row in rows.tolist()}
+        self.log_metric("documents cut", sum(bool(left) for left in pieces.values()))
+        gone = np.array([not pieces[row] for row in rows.tolist()], np.bool_)
+        yield from self._drops(task, rows[gone], reasons[gone])
+        copies = np.ones(task.num_items, np.int64)
+        copies[rows] = [len(pieces[row]) for row in rows.tolist()]
+        taken = np.repeat(np.arange(task.num_items), copies)
+        is_piece = np.isin(taken, rows)
+        table = task.data.take(pa.array(taken))
+        texts = column.take(pa.array(taken)).combine_chunks()
+        changed = pa.array([piece for row in rows.tolist() for piece in pieces[row]], texts.type)
+        texts = pa.compute.replace_with_mask(texts, pa.array(is_piece), changed)
+        yield task.with_table(table.set_column(table.column_names.index(self.text_field), self.text_field, texts))
+
+    def _pieces(self, text: str, spans: list[tuple[int, int]]) -> list[str]:
+        """What is left of a text: nothing, if there would be too many pieces."""
+        # Characters before each byte: spans are in bytes, the text is cut in characters.
+        before = np.concatenate([[0], np.cumsum(~continues(np.frombuffer(text.encode(), np.uint8)))])
+        left, at = [], 0
+        for begin, end in sorted(spans):
+            start = int(before[begin]) - self.window
+            if start > at:
+                left.append(text[at:start])
+            at = max(at, int(before[end]) + self.window)
+        if at < len(text):
+            left.append(text[at:])
+        return [p for p in left if len(p) >= self.min_piece_chars] if len(left) <= self.max_pieces else []
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Documents that match examples, sorted by document and example.
+
+    Args:
+        documents: The row of each document.
+        examples: The number of each example in the index.
+        ngrams: How many different n-grams they have in common.
+    """
+
+    documents: Positions
+    examples: Positions
+    ngrams: Positions
+
+    @classmethod
+    def none(cls) -> Matches:
+        """No matches."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    @classmethod
+    def join(cls, parts: list[Matches]) -> Matches:
+        """Matches of several blocks."""
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("documents", "examples", "ngrams")))
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+
+def match(index: NgramIndex, hits: Hits, min_ratio: float | None) -> tuple[Matches, NDArray[np.bool_]]:
+    """Which documents match which examples, and which of the hits count for that."""
+    pairs = np.unique(np.stack([hits.texts(), hits.grams], axis=1), axis=0)
+    counts = np.diff(index.bounds)[pairs[:, 1]]
+    first = index.bounds[pairs[:, 1]] - (np.cumsum(counts) - counts)
+    examples = index.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)]
+    owned = np.stack([np.repeat(pairs[:, 0], counts), examples], axis=1)
+    both, ngrams = np.unique(owned, axis=0, return_counts=True)
+    matches = Matches(both[:, 0], both[:, 1], ngrams)
+    if min_ratio is None:
+        return matches, np.ones(len(hits.places), np.bool_)
+    enough = ngrams >= min_ratio * index.grams_of[matches.examples]
+    matches = Matches(matches.documents[enough], matches.examples[enough], matches.ngrams[enough])
+    return matches, _counting(index, hits, matches)
+
+
+def _counting(index: NgramIndex, hits: Hits, matches: Matches) -> NDArray[np.bool_]:
+    """Which hits are n-grams of an example that their document matches."""
+    width = len(index.benchmark_of)
+    wanted = matches.documents * width + matches.examples
+    counts = np.diff(index.bounds)[hits.grams]
+    first = index.bounds[hits.grams] - (np.cumsum(counts) - counts)
+    examples = index.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)]
+    counted: Any = np.isin(np.repeat(hits.texts(), counts) * width + examples, wanted)
+    result = np.zeros(len(hits.places), np.bool_)
+    np.logical_or.at(result, np.repeat(np.arange(len(hits.places)), counts), counted)
+    return result
