@@ -27,6 +27,7 @@ class Run:
         observer: The progress display.
         stop: Whether the user wants to stop.
         initial: Tasks for the first stage when it is no source.
+        keep_drops: Whether to note which rows were left out.
         stats: Filled by the executor: what each stage did, there even if the run fails.
     """
 
@@ -35,6 +36,7 @@ class Run:
     observer: Observer
     stop: StopSignal
     initial: Sequence[Task[Any]] = ()
+    keep_drops: bool = True
     stats: list[StageStats] = field(default_factory=list)
 
 

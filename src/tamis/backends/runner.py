@@ -16,6 +16,7 @@ from tamis.backends.payload import Envelope, enclose, pack
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
+from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
@@ -107,6 +108,7 @@ class Places:
     scratch: str = ""
     quarantine: str = ""
     outputs: str = ""
+    drops: str = ""
 
 
 class _Family:
@@ -152,6 +154,7 @@ class GroupRunner:
     def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: Places) -> None:
         self._spec, self._worker = spec, worker
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
+        self._drops, self._drop_log = places.drops, DropLog()
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         for index, stage in self._stages.items():
@@ -165,11 +168,12 @@ class GroupRunner:
     def run(self, tasks: list[Task[Any]]) -> Outcome:
         """Work on a task (or a batch for the entry stage); never raises for what a stage does."""
         began = time.perf_counter()
-        self._outcome, self._bad, self._carried = Outcome(), {}, 0
+        self._outcome, self._bad, self._carried, self._drop_log = Outcome(), {}, 0, DropLog()
         try:
             self._set_up()
             self._feed(self._spec.entry, [_own_task(t) for t in tasks])
             self._write_quarantine(tasks[0].task_id)
+            self._write_drops(tasks[0].task_id)
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             failed = Outcome(failure=self._failure(error))
             for stage in self._stages.values():
@@ -270,6 +274,8 @@ class GroupRunner:
             )
         elif isinstance(item, Drop):
             stats.dropped[item.reason] = stats.dropped.get(item.reason, 0) + len(item.rows)
+            if self._drops:
+                self._drop_log.add(self._spec.names[vertex], item)
             if DROPPED in self._spec.edges[vertex]:
                 family.dropped.append(self._dropped_rows(vertex, item))
         else:
@@ -349,6 +355,13 @@ class GroupRunner:
             with temporary_beside(final) as temporary, open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
                 for row in rows:
                     file.write(json.dumps({"stage": name, "task": task_id, **row}, ensure_ascii=False) + "\n")
+            self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
+
+    def _write_drops(self, task_id: str) -> None:
+        if self._drop_log:
+            final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")
+            with temporary_beside(final) as temporary:
+                self._drop_log.write(temporary)
             self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
 
     def _stats(self, vertex: int) -> StageStats:

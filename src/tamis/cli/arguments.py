@@ -97,14 +97,18 @@ def parser() -> argparse.ArgumentParser:
     _add_run(command("run", "run", "Run a recipe."))
     _add_recipe(command("plan", "plan", "Check a recipe and show what would run; nothing is run."))
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
+    _add_analyze(command("analyze", "analyze", "Look at a data set: what is in it, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
+    _add_recipes(command("recipes", "recipe_list", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report anew."))
     return top
 
 
 def _add_recipe(command: argparse.ArgumentParser) -> None:
-    command.add_argument("recipe", metavar="RECIPE", help="a recipe, as a YAML file")
+    command.add_argument("recipe", metavar="RECIPE", help="a recipe: a YAML file, or one that `tamis recipes` lists")
+    command.add_argument("--input", metavar="PATH", help="what to read: file_paths of the first stage")
+    command.add_argument("--output", metavar="PATH", help="where to write: path of the last stage")
     command.add_argument(
         "--set",
         dest="settings",
@@ -131,6 +135,7 @@ def _count(text: str) -> int:
 def _add_run(command: argparse.ArgumentParser) -> None:
     _add_recipe(command)
     command.add_argument("--run-dir", metavar="DIR", help="directory for what the run remembers")
+    command.add_argument("--no-drop-ledger", action="store_true", help="do not note which rows were dropped, and why")
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")
@@ -145,9 +150,50 @@ def _add_quickstart(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
 
 
+def _add_analyze(command: argparse.ArgumentParser) -> None:
+    command.add_argument("input", metavar="INPUT", nargs="+", help="a file, a directory or a pattern (in quotes)")
+    amount = command.add_mutually_exclusive_group()
+    amount.add_argument("--sample", metavar="N", type=_count, help="look at about so many documents (100000)")
+    amount.add_argument("--fraction", metavar="F", type=_share, help="look at this share of the documents, 0 to 1")
+    amount.add_argument("--all", action="store_true", help="look at all documents")
+    command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
+    command.add_argument("--format", metavar="NAME", help="jsonl, parquet, csv, tsv or text; else by the files' names")
+    command.add_argument("--output", metavar="DIR", default="tamis-analysis", help="where to write (%(default)s)")
+    command.add_argument(
+        "--keep-rate", metavar="F", type=_share, default=0.9, help="the share that thresholds are to keep (%(default)s)"
+    )
+    command.add_argument(
+        "--filters",
+        metavar="NAME,...",
+        action="append",
+        default=[],
+        help="the filters that are to keep it together; all of them when not given",
+    )
+    command.add_argument("--no-languages", action="store_true", help="do not identify languages, which takes longest")
+    _add_workers(command)
+    command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
+    command.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _share(text: str) -> float:
+    """A number above 0 and at most 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0 and at most 1, not {text!r}")
+    return share
+
+
 def _add_stages(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", nargs="?", help="show one: its parameters, types and defaults")
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_recipes(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", nargs="?", help="print one, to change it: tamis recipes c4 > my.yaml")
+    command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
 
 
 def _add_doctor(command: argparse.ArgumentParser) -> None:

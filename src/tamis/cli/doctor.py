@@ -25,6 +25,8 @@ _PURPOSES: Final = {
     "gcs": "files on Google Cloud Storage (gs://)",
     "http": "files from the web (https://)",
     "unicode": "repair of broken text (UnicodeReformatter)",
+    "language": "language identification, fastText models (AddLanguage, FastTextLangId, ...)",
+    "segmentation": "words of Chinese, Japanese and Thai",
     "ray": "many machines",
     "dev": "work on tamis itself",
 }

@@ -23,11 +23,13 @@ def recipe_from(arguments: argparse.Namespace) -> Recipe:
 
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    recipe = load_recipe(arguments.recipe).with_settings(arguments.settings)
+    recipe = load_recipe(arguments.recipe).with_paths(arguments.input, arguments.output)
+    recipe = recipe.with_settings(arguments.settings)
     given = {
         "executor": arguments.executor,
         "workers": arguments.workers,
         "run_dir": getattr(arguments, "run_dir", None),
+        "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     return dataclasses.replace(recipe, run=dataclasses.replace(recipe.run, **changes))

@@ -27,7 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
             write(plan)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
-    result = pipeline.run(executor, run_dir=recipe.run.run_dir, progress=progress)
+    settings = recipe.run
+    result = pipeline.run(executor, run_dir=settings.run_dir, progress=progress, drop_ledger=settings.drop_ledger)
     if arguments.json:
         print_json({**result.summary.to_dict(), "run_dir": str(result.run_dir)})
     elif not arguments.quiet:

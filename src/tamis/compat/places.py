@@ -42,8 +42,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "stages.text.modifiers.modifier": _MODIFIERS,
     "stages.text.modifiers.heuristic": _MODIFIERS,
     "stages.text.modifiers.string": _MODIFIERS,
+    "stages.text.modifiers.fasttext.fasttext_label": _MODIFIERS,
     "stages.text.modifiers.unicode": _MODIFIERS,
     "stages.text.modifiers.unicode.reformatter": _MODIFIERS,
+    "stages.text.modifiers.unicode.unicode_reformatter": _MODIFIERS,
     "stages.text.modifiers.unicode_reformatter": _MODIFIERS,
     # One file for each modifier, at one time or another in each of these.
     **{

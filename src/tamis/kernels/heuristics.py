@@ -56,6 +56,9 @@ POLICIES = (
 )
 """What small print says, in lower case."""
 
+_ANCHORS = ("lorem", "cookie", "privacy", "terms of")
+"""Texts without one of these hold none of the phrases above."""
+
 SENTENCE_ENDS = frozenset("\"'”’»›…")  # noqa: RUF001 - closing quotation marks
 """Characters that may end a sentence, beside those that Unicode calls sentence terminals."""
 
@@ -201,7 +204,7 @@ def _vocabulary() -> NDArray[np.uint64]:
 
 
 @functools.cache
-def _phrases() -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
-    phrases = [phrase.encode() for phrase in (LOREM_IPSUM, *POLICIES)]
+def _phrases() -> tuple[NDArray[np.uint8], NDArray[np.int64], int, int]:
+    phrases = [phrase.encode() for phrase in (*_ANCHORS, LOREM_IPSUM, *POLICIES)]
     ends = np.cumsum([len(phrase) for phrase in phrases], dtype=np.int64)
-    return np.frombuffer(b"".join(phrases), np.uint8).copy(), ends, len(phrases)
+    return np.frombuffer(b"".join(phrases), np.uint8).copy(), ends, len(phrases), len(_ANCHORS)

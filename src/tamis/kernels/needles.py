@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.kernels import native
+from tamis.kernels import native, operations
 from tamis.kernels.buffers import PADDING, TextBuffers
 
 __all__ = ["Needles", "any_case", "digits", "exactly", "rows_with"]
@@ -20,8 +20,9 @@ __all__ = ["Needles", "any_case", "digits", "exactly", "rows_with"]
 Letter: TypeAlias = tuple[int, int, int]
 """Bits that are set in a byte first, the lowest byte that is then right, and the highest."""
 
-_OFTEN = b" etaoinshrdlucmfwygpbvkxjqz"
 _LONGEST = 64
+_PER_MILLE: dict[int, int] = dict(zip(b" etaoinshrdlucmfwygpbvkxjqz", (170, 100, *range(72, 0, -3)), strict=False))
+"""How often bytes are met in text, roughly; others are rarer."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,11 @@ class Needles:
 
     letters: NDArray[np.uint8]
     sizes: NDArray[np.int64]
+    where: int
 
     @classmethod
-    def of(cls, *needles: list[Letter]) -> Needles:
-        """Needles, each given by its letters; at most 64 of them."""
+    def of(cls, *needles: list[Letter], where: int = operations.ANYWHERE) -> Needles:
+        """Needles, each given by its letters, at most 64 of them, and where they are looked for."""
         letters: list[tuple[int, int, int, int]] = []
         sizes: list[int] = []
         for needle in needles:
@@ -42,7 +44,7 @@ class Needles:
             placed = [(place, bits, low, high - low) for place, (bits, low, high) in enumerate(needle)]
             letters += sorted(placed, key=_rarity) if len(placed) > 1 else placed * 2
             sizes += [len(needle), len(letters)]
-        return cls(np.array(letters, np.uint8).reshape(-1), np.array(sizes, np.int64))
+        return cls(np.array(letters, np.uint8).reshape(-1), np.array(sizes, np.int64), where)
 
 
 def exactly(text: str) -> list[Letter]:
@@ -69,7 +71,7 @@ def rows_with(array: pa.Array, needles: Needles) -> NDArray[np.int64] | None:
     found = np.zeros(len(texts), np.uint8)
     count = kernel(
         *(texts.data, texts.offsets, len(texts), len(texts.data)),
-        *(needles.letters, needles.sizes, len(needles.sizes) // 2),
+        *(needles.letters, needles.sizes, len(needles.sizes) // 2, needles.where),
         *(np.empty(3 * PADDING, np.uint8), found),
     )
     if count and array.null_count:
@@ -77,8 +79,7 @@ def rows_with(array: pa.Array, needles: Needles) -> NDArray[np.int64] | None:
     return np.flatnonzero(found)
 
 
-def _rarity(letter: tuple[int, int, int, int]) -> tuple[int, int]:
-    """A number that is the higher the more often a letter is met in English text."""
-    _, _, low, span = letter
-    place = _OFTEN.find(bytes([low | 32])) if (low < 0x80 and chr(low).isalpha()) or low == 32 else len(_OFTEN)
-    return span, len(_OFTEN) - place
+def _rarity(letter: tuple[int, int, int, int]) -> float:
+    """The higher the more often such a byte is met."""
+    _, bits, low, span = letter
+    return sum(_PER_MILLE.get(byte, 2 if bits else 1) for byte in range(low, low + span + 1))

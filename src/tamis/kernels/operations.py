@@ -1,8 +1,23 @@
-"""What the kernel that changes texts can do to them: see :mod:`tamis.kernels.cleaning`."""
+"""What kernels are asked for: see :mod:`tamis.kernels.cleaning` and :mod:`tamis.kernels.needles`."""
 
 from __future__ import annotations
 
-__all__ = ["BLANKS", "CONTROLS", "LABEL", "LINES", "MARKDOWN", "NEWLINES", "QUOTED", "QUOTES", "SLICE", "URLS"]
+__all__ = [
+    "ANYWHERE",
+    "BLANKS",
+    "CONTROLS",
+    "IN_LONG_WORDS",
+    "LABEL",
+    "LINES",
+    "LONG_WORD",
+    "MARKDOWN",
+    "NEAR_DIGITS",
+    "NEWLINES",
+    "QUOTED",
+    "QUOTES",
+    "SLICE",
+    "URLS",
+]
 
 QUOTES = 0
 """Curly quotation marks become straight ones."""
@@ -24,3 +39,11 @@ SLICE = 8
 """A part of each text is kept."""
 LABEL = 9
 """A label is put before each text, which is made one line."""
+
+ANYWHERE = 0
+"""Needles are looked for everywhere."""
+NEAR_DIGITS = 1
+"""Needles are found only where a digit is among the next 64 bytes, or further on."""
+IN_LONG_WORDS = 2
+"""Needles are found only where the next :data:`LONG_WORD` bytes are neither white space nor control characters."""
+LONG_WORD = 16

@@ -9,7 +9,7 @@ import functools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from tamis.kernels import native
 from tamis.kernels.buffers import TextBuffers
 
-__all__ = ["KINDS", "CharacterMask", "Marks", "Patterns", "find_lines", "marks_of"]
+__all__ = ["KINDS", "CharacterMask", "Marks", "NormalForm", "Patterns", "find_lines", "marks_of"]
+
+NormalForm: TypeAlias = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 CharacterMask: TypeAlias = "NDArray[np.bool_]"
 """Some characters: one value for each of the first 65,536, and one for all others together."""
@@ -135,13 +137,13 @@ def find_lines(
 
 
 @functools.cache
-def marks_of(form: str) -> Marks:
+def marks_of(form: NormalForm) -> Marks:
     """The marks of a normal form: ``NFC``, ``NFD``, ``NFKC`` or ``NFKD``.
 
     This is the quick check of Unicode Standard Annex 15, made from Python's own tables.
     """
     values = np.zeros(0x110000, np.uint8)
-    later = set()
+    later: set[int] = set()
     for first, last in _WITH_DECOMPOSITIONS:
         for code_point in range(first, last + 1):
             character = chr(code_point)

@@ -23,11 +23,8 @@ __all__ = [
     "Utf8",
     "character_counts",
     "continues",
-    "decimal_digits",
     "measure",
     "spaces",
-    "word_character_counts",
-    "word_counts",
     "word_starts",
 ]
 
@@ -42,7 +39,6 @@ WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 """Every character that ``str.split()`` splits at and ``str.strip()`` strips: there is none beyond U+3000."""
 
 _KEPT_BYTES = 31 << 20
-_LOWEST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 @dataclass(frozen=True)
@@ -91,18 +87,6 @@ class Utf8:
         """Whether every character is one byte."""
         return not len(self.data) or bool(self.data.max() < 0x80)
 
-    def numbers_at(self, positions: Positions, lengths: Positions) -> NDArray[np.uint64]:
-        """The bytes from each position on, eight or as many as there are to be, as one number."""
-        loaded = self._eights[positions].view("<u8")  # not take(), which copies the whole of a strided array
-        masked: NDArray[np.uint64] = loaded & _LOWEST_BYTES[np.minimum(lengths, 8)]
-        return masked
-
-    @functools.cached_property
-    def _eights(self) -> NDArray[np.void]:
-        """The eight bytes from each byte on, overlapping; zeros follow the last byte."""
-        padded = np.concatenate([self.data, np.zeros(8, np.uint8)])
-        return np.ndarray(len(self.data) + 1, "V8", padded, strides=(1,))
-
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Utf8]:
         """The texts in runs of about ``block_bytes`` bytes; a text is never cut."""
         # glibc hands freed memory back to the system, and gets it anew for each block, which halves the speed. Once it
@@ -120,8 +104,8 @@ class Utf8:
 def measure(column: pa.Array | pa.ChunkedArray, score: Callable[[Utf8], NDArray[Any]]) -> NDArray[Any]:
     """One number per text: ``score`` is called with a block of texts at a time.
 
-    >>> measure(pa.array(["a b", "c"]), word_counts).tolist()
-    [2, 1]
+    >>> measure(pa.array(["a b", "c"]), character_counts).tolist()
+    [3, 1]
     """
     texts = Utf8.from_arrow(column)
     parts = [score(block) for block in texts.blocks()]
@@ -164,15 +148,6 @@ class CharacterSet:
             hits[self._confirmed(block, np.flatnonzero(_in_ranges(block.data, self._leads)))] = True
         return _sum_of_bytes(hits, block.offsets)
 
-    def found_at(self, block: Utf8, positions: Positions) -> Mask:
-        """Whether the character that begins at each byte position is in the set."""
-        found = block.data[positions]
-        hits = _in_ranges(found, self._ascii)
-        if self._leads:
-            leads = np.flatnonzero(_in_ranges(found, self._leads))
-            hits[leads] = np.isin(positions[leads], self._confirmed(block, positions[leads]))
-        return hits
-
     def _confirmed(self, block: Utf8, leads: Positions) -> Positions:
         """Those of the bytes that may begin a character of the set that do begin one."""
         # Few of them are left after a look at the second byte, so few characters are decoded.
@@ -181,16 +156,6 @@ class CharacterSet:
         code_points = _code_points(block.data, leads)
         known = code_points < len(self._others)
         return leads[known][self._others[code_points[known]]]
-
-
-@functools.cache
-def decimal_digits() -> CharacterSet:
-    """Every character for which ``str.isdecimal()`` holds, in any script.
-
-    >>> decimal_digits().counts(Utf8.from_arrow(pa.array(["a1٣"]))).tolist()
-    [2]
-    """
-    return CharacterSet(c for c in map(chr, range(0x110000)) if c.isdecimal())
 
 
 def spaces(block: Utf8) -> Mask:
@@ -223,24 +188,6 @@ _SPACES_OF_THREE_BYTES: dict[int, Callable[[Bytes, Bytes], Mask]] = {
     ),
     0xE3: lambda second, third: (second == 0x80) & (third == 0x80),  # U+3000
 }
-
-
-def word_counts(block: Utf8) -> Positions:
-    """How many words each text has.
-
-    >>> word_counts(Utf8.from_arrow(pa.array([" one  two", ""]))).tolist()
-    [2, 0]
-    """
-    return _sum_of_bytes(word_starts(block, ~spaces(block)), block.offsets)
-
-
-def word_character_counts(block: Utf8) -> Positions:
-    """How many characters the words of each text have together.
-
-    >>> word_character_counts(Utf8.from_arrow(pa.array([" ein Käse", ""]))).tolist()
-    [7, 0]
-    """
-    return _sum_of_bytes(~(spaces(block) | continues(block.data)), block.offsets)
 
 
 def continues(data: Bytes) -> Mask:

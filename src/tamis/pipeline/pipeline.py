@@ -113,6 +113,7 @@ class Pipeline:
         *,
         run_dir: str | None = None,
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
+        drop_ledger: bool = True,
     ) -> RunResult:
         """Run the pipeline.
 
@@ -121,6 +122,7 @@ class Pipeline:
             initial_tasks: Tasks for the first stage, when that does not make its own.
             run_dir: Directory for what the run remembers; a new one below ``.tamis/runs`` by default.
             progress: What is shown meanwhile: ``"auto"`` is a live table on a terminal, else a line now and then.
+            drop_ledger: Whether to note in the run directory which rows were left out, and why.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -128,7 +130,7 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        return run_plan(plan, executor, initial, self.description, run_dir, progress)
+        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger)
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"

@@ -14,6 +14,7 @@ that are not absolute are relative to the directory the program runs in, not to 
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tamis.errors import RecipeError, did_you_mean
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import Node, parse_yaml
+from tamis.pipeline.shipped import shipped_recipes
 from tamis.sizes import byte_size
 from tamis.stages.registry import find, is_known
 
@@ -51,6 +53,7 @@ class RunSettings:
         memory_budget: Memory for tasks between stages: bytes, or a text such as ``1GiB``.
         retries: Times a task that fails is tried again.
         run_dir: The run directory.
+        drop_ledger: Whether to note in the run directory which rows were left out, and why.
     """
 
     executor: str = "local"
@@ -60,6 +63,7 @@ class RunSettings:
     memory_budget: int | str | None = None
     retries: int | None = None
     run_dir: str | None = None
+    drop_ledger: bool = True
 
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS and ":" not in self.executor:
@@ -141,9 +145,24 @@ class Recipe:
             _assign(document, assignment)
         return _read(document, self.source, self.name)
 
+    def with_paths(self, input_path: str | None = None, output_path: str | None = None) -> Recipe:
+        """A copy that reads and writes elsewhere: in its first and in its last stage.
+
+        Args:
+            input_path: For ``file_paths`` of the first stage.
+            output_path: For ``path`` of the last stage.
+
+        >>> recipe = load_recipe("english").with_paths("my/data", "my/out")
+        >>> [stage.parameters().get("path") for stage in recipe.to_pipeline().stages]
+        [None, None, 'my/out']
+        """
+        count = len(_stage_list(self.document))
+        given = {"1.file_paths": input_path, f"{count}.path": output_path}
+        return self.with_settings(f"{place}={json.dumps(path)}" for place, path in given.items() if path is not None)
+
 
 def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
-    """Read a recipe from a file, or from a text of more than one line.
+    """Read a recipe from a file, from a text of more than one line, or by the name of one that comes with tamis.
 
     Raises:
         RecipeError: It is not YAML, or has keys that no recipe has. Stages are looked at by
@@ -155,10 +174,14 @@ def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
     if isinstance(path_or_text, str) and "\n" in path_or_text:
         return _read(parse_yaml(path_or_text, "recipe"), "recipe", "recipe")
     path = Path(path_or_text)
+    shipped = shipped_recipes()
+    if not path.exists() and str(path) in shipped:
+        path = shipped[str(path)]
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as e:
-        raise RecipeError(f"{path}: cannot read the recipe: {e.strerror or e}") from e
+        likely = did_you_mean(str(path), shipped)
+        raise RecipeError(f"{path}: cannot read the recipe: {e.strerror or e}.{likely}".removesuffix(".")) from e
     except UnicodeDecodeError as e:
         raise RecipeError(f"{path}: cannot read the recipe: it is not UTF-8 (byte {e.start})") from e
     return _read(parse_yaml(text, str(path)), str(path), path.stem)

@@ -32,6 +32,7 @@ def run_plan(
     description: str,
     run_dir: str | None,
     progress: Literal["auto", "live", "plain", "off"] | Observer,
+    drop_ledger: bool = True,
 ) -> RunResult:
     """Carry out a plan; the run directory has its summary and report also when it fails."""
     executor.check(plan)
@@ -45,7 +46,7 @@ def run_plan(
     clock, began, started = time.time(), time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     state, error = "failed", ""
     with StopSignal() as stop:
-        run = Run(directory, RunJournal(directory), observer, stop, initial)
+        run = Run(directory, RunJournal(directory), observer, stop, initial, drop_ledger)
         try:
             state = "done" if executor.execute(plan, run) else "interrupted"
         except KeyboardInterrupt:

@@ -6,6 +6,7 @@ plan.txt        what was planned
 ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read
+drops/          which rows were left out, by which stage, why, with which score: Parquet
 scratch/        data between stages; removed when the run is done
 """
 
@@ -54,6 +55,7 @@ class RunDirectory:
         self.scratch = os.path.join(self.path, "scratch")
         self.quarantine = os.path.join(self.path, "quarantine")
         self.outputs = os.path.join(self.path, "outputs")
+        self.drops = os.path.join(self.path, "drops")
         self.ledger = os.path.join(self.path, "ledger")
 
     @classmethod
@@ -78,7 +80,7 @@ class RunDirectory:
 
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
-        return any(path.startswith(f + os.sep) for f in (self.scratch, self.quarantine, self.outputs))
+        return any(path.startswith(f + os.sep) for f in (self.scratch, self.quarantine, self.outputs, self.drops))
 
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""

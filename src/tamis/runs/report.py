@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import string
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from tamis.errors import DataError
 from tamis.runs import figures
-from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, escaped, losses, sections, tiles, visible
+from tamis.runs.html import Page, escaped, render_page, visible
+from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, losses, sections, tiles
 from tamis.runs.stats import RunSummary
 from tamis.runs.terminal import rendered
 
@@ -27,22 +24,12 @@ def render_report(summary: RunSummary) -> str:
     >>> "&lt;my run&gt;" in page, "<my run>" in page
     (True, False)
     """
-    page = resources.files("tamis.runs").joinpath("report.html").read_text(encoding="utf-8")
-    script = page.partition("<script>")[2].partition("</script>")[0]
     description = f'<p class="soft">{escaped(summary.description)}</p>' if summary.description else ""
     error = (
         f'<div class="error"><b>Why it stopped</b><pre>{escaped(summary.error)}</pre></div>' if summary.error else ""
     )
-    return string.Template(page).substitute(
-        name=escaped(summary.pipeline),
-        state=escaped(summary.state),
-        description=description,
-        error=error,
-        tiles=tiles(summary),
-        sections="\n".join(sections(summary)),
-        version=escaped(summary.tamis),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+    head = "\n".join([description, error, tiles(summary)])
+    return render_page(Page("Run report", summary.pipeline, head, sections(summary), summary.tamis, summary.state))
 
 
 def load_summary(run_dir: str | Path) -> RunSummary:

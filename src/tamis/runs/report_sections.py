@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from tamis.runs import figures
 from tamis.runs.figures import Step
+from tamis.runs.html import ELLIPSIS, Tile, cell, escaped, fill, fixed, html_table, tiles_of, visible
 from tamis.runs.stats import RunSummary
 
-__all__ = ["SHOWN_EXAMPLES", "closing_line", "escaped", "losses", "sections", "tiles", "visible"]
+__all__ = ["SHOWN_EXAMPLES", "closing_line", "losses", "sections", "tiles"]
 
 SHOWN_EXAMPLES: Final = 20
 """How many quarantined rows a report shows."""
@@ -20,11 +20,6 @@ _SHOWN_OUTPUTS: Final = 200
 _SHOWN_RAW: Final = 600
 _MINUS: Final = "\N{MINUS SIGN}"
 _DOT: Final = " \N{MIDDLE DOT} "
-_ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
-# Characters that a page cannot hold, or that change how the text around them is read.
-_UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
-)
 
 
 def sections(summary: RunSummary) -> Iterator[str]:
@@ -40,7 +35,7 @@ def sections(summary: RunSummary) -> Iterator[str]:
         _environment(summary),
     ):
         if section:
-            yield f"<section>{section}</section>"
+            yield section
 
 
 def closing_line(summary: RunSummary) -> str:
@@ -65,18 +60,14 @@ def tiles(summary: RunSummary) -> str:
     quarantined = sum(step.stage.quarantined for step in steps)
     written = f"{figures.number(summary.output_rows)} rows in {_files(summary.output_files)}"
     shown = [
-        ("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
-        ("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
-        ("Dropped", figures.number(lost - quarantined), f"and {figures.number(quarantined)} quarantined"),
-        ("Written", figures.size(summary.output_bytes), written),
-        ("Time", figures.duration(summary.seconds), _moment(summary.started)),
-        ("Rows/s", figures.rate(rows, summary.seconds), f"{figures.rate(read_bytes / 1e6, summary.seconds)} MB/s"),
+        Tile("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
+        Tile("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
+        Tile("Dropped", figures.number(lost - quarantined), f"and {figures.number(quarantined)} quarantined"),
+        Tile("Written", figures.size(summary.output_bytes), written),
+        Tile("Time", figures.duration(summary.seconds), _moment(summary.started)),
+        Tile("Rows/s", figures.rate(rows, summary.seconds), f"{figures.rate(read_bytes / 1e6, summary.seconds)} MB/s"),
     ]
-    parts = (
-        f"<div><dt>{name}</dt><dd>{escaped(value)}<small>{escaped(more)}</small></dd></div>"
-        for name, value, more in shown
-    )
-    return f'<dl class="tiles">{"".join(parts)}</dl>'
+    return tiles_of(shown)
 
 
 def _funnel(steps: Sequence[Step]) -> str:
@@ -93,7 +84,7 @@ def _funnel(steps: Sequence[Step]) -> str:
         baseline = top + height / 2 + 4.5
         kept = escaped(figures.percent(step.kept_share))
         lost = f'<tspan class="loss">{_MINUS}{figures.number(step.lost)}</tspan>' if step.lost else ""
-        name = step.stage.name if len(step.stage.name) <= 34 else f"{step.stage.name[:33]}{_ELLIPSIS}"
+        name = step.stage.name if len(step.stage.name) <= 34 else f"{step.stage.name[:33]}{ELLIPSIS}"
         parts.append(
             f"<g><title>{escaped(step.stage.name)}: {figures.number(step.before)} \N{RIGHTWARDS ARROW} "
             f"{figures.number(step.after)} rows</title>"
@@ -129,20 +120,20 @@ def _stages(steps: Sequence[Step]) -> str:
         through = max(stage.bytes_in, stage.bytes_out) / 1e6
         cells = [
             f'<td class="name">{escaped(stage.name)}</td>',
-            _cell(step.shown_before, step.before),
-            _cell(step.shown_after, step.after),
-            _cell(figures.number(step.lost) if step.lost else "", step.lost, "loss"),
-            _cell(figures.percent(step.kept_share), step.kept_share if step.kept_share is not None else -1),
-            _cell(figures.duration(stage.seconds), stage.seconds),
-            f'<td data-value="{busy}"><span class="share">{_fill(busy)}</span>{_fixed(figures.percent(busy))}</td>',
-            _cell(figures.rate(max(stage.rows_in, stage.rows_out), stage.seconds), _per(stage.rows_in, stage.seconds)),
-            _cell(figures.rate(through, stage.seconds), _per(through, stage.seconds)),
+            cell(step.shown_before, step.before),
+            cell(step.shown_after, step.after),
+            cell(figures.number(step.lost) if step.lost else "", step.lost, "loss"),
+            cell(figures.percent(step.kept_share), step.kept_share if step.kept_share is not None else -1),
+            cell(figures.duration(stage.seconds), stage.seconds),
+            f'<td data-value="{busy}"><span class="share">{fill(busy)}</span>{fixed(figures.percent(busy))}</td>',
+            cell(figures.rate(max(stage.rows_in, stage.rows_out), stage.seconds), _per(stage.rows_in, stage.seconds)),
+            cell(figures.rate(through, stage.seconds), _per(through, stage.seconds)),
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = ("Stage", "Rows in", "Rows out", "Lost", "Kept", "Time", "Share of time", "Rows/s", "MB/s")
     return (
         "<h2>Stages<small>time is summed over workers; speeds are those of one worker</small></h2>"
-        f"{_table(heads, rows, 'sortable')}"
+        f"{html_table(heads, rows, 'sortable')}"
     )
 
 
@@ -159,11 +150,11 @@ def _reasons(steps: Sequence[Step]) -> str:
             f'<tr class="{"first" if is_first else ""}">'
             f'<td class="name">{escaped(step.stage.name) if is_first else ""}</td>'
             f'<td class="name left">{escaped(reason, 200)}</td>'
-            f'<td class="bar"><span class="track">{_fill(count / most, "lost")}</span></td>'
-            f"{_cell(figures.number(count))}{_cell(figures.percent(count / step.before if step.before else None))}</tr>"
+            f'<td class="bar"><span class="track">{fill(count / most, "lost")}</span></td>'
+            f"{cell(figures.number(count))}{cell(figures.percent(count / step.before if step.before else None))}</tr>"
         )
     heads = ("Stage", "Reason", "", "Rows", "Of its input")
-    table = _table(heads, rows, "grouped").replace("<th>Reason", '<th class="left">Reason')
+    table = html_table(heads, rows, "grouped").replace("<th>Reason", '<th class="left">Reason')
     return f"<h2>Why rows were dropped</h2>{table}"
 
 
@@ -195,9 +186,9 @@ def _outputs(summary: RunSummary) -> str:
         count, nbytes = output.get("rows") or 0, output.get("bytes") or 0
         rows.append(
             f'<tr><td class="name"><code>{escaped(output.get("path", ""))}</code></td>'
-            f"{_cell(figures.number(count), count)}{_cell(figures.size(nbytes), nbytes)}</tr>"
+            f"{cell(figures.number(count), count)}{cell(figures.size(nbytes), nbytes)}</tr>"
         )
-    table = _table(("File", "Rows", "Size"), rows, "sortable")
+    table = html_table(("File", "Rows", "Size"), rows, "sortable")
     if len(rows) > 12:
         table = f"<details><summary>Show {len(rows)} files</summary>{table}</details>"
     more = f"{_files(summary.output_files)}, {figures.size(summary.output_bytes)}"
@@ -253,42 +244,3 @@ def _moment(started: str) -> str:
     """``2026-01-31T12:00:00.5+00:00`` as ``2026-01-31 12:00:00 UTC``."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", started)
     return f"{match[1]} {match[2]} UTC" if match else started
-
-
-def _table(heads: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    return (
-        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _cell(shown: str, value: float | None = None, kind: str = "") -> str:
-    value_attribute = "" if value is None else f' data-value="{value}"'
-    class_attribute = f' class="{kind}"' if kind else ""
-    return f"<td{value_attribute}{class_attribute}>{escaped(shown)}</td>"
-
-
-def _fixed(shown: str) -> str:
-    return f'<span class="fixed">{escaped(shown)}</span>'
-
-
-def _fill(share: float, kind: str = "") -> str:
-    return f'<span class="fill {kind}" style="width:{100 * min(max(share, 0), 1):.2f}%"></span>'
-
-
-def escaped(value: Any, limit: int | None = None) -> str:
-    """Any text as HTML that shows it and does nothing else."""
-    text = str(value)
-    if limit is not None and len(text) > limit:
-        text = f"{text[:limit]}{_ELLIPSIS}"
-    return html.escape(visible(text), quote=True)
-
-
-def visible(text: str) -> str:
-    r"""A text whose control characters are spelt out, so that data cannot steer a page or a terminal.
-
-    >>> visible("a\x1b[31mb\u202e")
-    'a\\x1b[31mb\\u202e'
-    """
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

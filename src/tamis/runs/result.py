@@ -6,7 +6,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from tamis.runs.directory import RunDirectory
+from tamis.runs.drops import read_drops
 from tamis.runs.stats import RunSummary, StageStats
 from tamis.tasks import Task
 
@@ -40,6 +43,13 @@ class RunResult:
     def rows(self) -> int:
         """Rows that were written, or that are in the output tasks if nothing was written."""
         return self.summary.output_rows if self.summary.output_files else sum(t.num_items for t in self)
+
+    def drops(self) -> pa.Table:
+        """Every row that was left out: stage, reason, score, source, row number, id.
+
+        It is read from ``drops/`` in the run directory as a whole; of a large run, look at those Parquet files instead.
+        """
+        return read_drops(self._directory.drops)
 
     def stage(self, name: str) -> StageStats:
         """What the named stage did."""

@@ -27,6 +27,7 @@ _AREAS: Final = (
     ("Sampling, blending, shuffling", ("tamis.stages.mixing",)),
     ("Text: filters", ("tamis.stages.text.filters",)),
     ("Text: filters for code", ("tamis.stages.text.filters.code",)),
+    ("Text: published sets", ("tamis.stages.text.sets",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
     (
         "Text: other",
@@ -37,6 +38,7 @@ _AREAS: Final = (
             "tamis.stages.text.tokenization",
             "tamis.stages.text.packing",
             "tamis.stages.text.language",
+            "tamis.stages.text.statistics.stage",
             "tamis.stages.text.classifiers",
             "tamis.stages.text.embedders",
             "tamis.stages.text.download",

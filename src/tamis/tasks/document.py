@@ -62,9 +62,10 @@ class DocumentBatch(Task[pa.Table]):
         """How much memory the rows take, in bytes; a fair share of the table's as long as they are only selected."""
         if self._table_bytes is None:
             self._table_bytes = int(self._table.nbytes)
+        whole: int = self._table_bytes
         if self._selection is None:
-            return self._table_bytes
-        return self._table_bytes * len(self._selection) // max(self._table.num_rows, 1)
+            return whole
+        return whole * len(self._selection) // max(int(self._table.num_rows), 1)
 
     def validate(self) -> bool:
         return bool(self.num_items and self._table.num_columns)
@@ -145,11 +146,14 @@ def as_table(data: Any) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, dict):
-        return pa.table(data)
     if isinstance(data, list) and all(isinstance(row, dict) for row in data):
         names = dict.fromkeys(name for row in data for name in row)
-        return pa.table({name: [row.get(name) for row in data] for name in names})
+        data = {name: [row.get(name) for row in data] for name in names}
+    if isinstance(data, dict):
+        try:
+            return pa.table(data)
+        except UnicodeEncodeError as e:
+            raise ValueError(_half_character(data)) from e
     module = type(data).__module__.partition(".")[0]
     if module == "pandas" and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
@@ -159,3 +163,19 @@ def as_table(data: Any) -> pa.Table:
         f"a DocumentBatch holds an Arrow table, a pandas or Polars frame, a dict of columns or a list of rows, "
         f"not {type(data).__name__}"
     )
+
+
+def _half_character(columns: dict[str, Any]) -> str:
+    """Says where the text is that is no Unicode text."""
+    for name, values in columns.items():
+        for row, value in enumerate(values):
+            try:
+                str(value).encode()
+            except UnicodeEncodeError as e:
+                half = f"\\u{ord(e.object[e.start]):04x}"
+                return (
+                    f"row {row} of the column {name!r}: {half} at character {e.start} is one half of a surrogate pair "
+                    "without the other, which no UTF-8 text can hold. Remove it, or repair the text: "
+                    'text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")'
+                )
+    return "the data holds one half of a surrogate pair without the other, which no UTF-8 text can hold"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError
+from tamis.pipeline import Pipeline
 from tamis.stages.base import ProcessingStage, emissions
 from tamis.stages.emit import Drop
+from tamis.stages.text import filters
 from tamis.stages.text.filters import (
     DocumentFilter,
     Filter,
@@ -292,3 +296,29 @@ def test_repr_is_what_was_given() -> None:
         "ScoreFilter(filter_obj=NumbersFilter(max_number_to_text_ratio=0.15), text_field='text', "
         "score_field='n', invert=False)"
     )
+
+
+def test_filters_of_neighbouring_stages_give_what_they_give_alone(tmp_path: Path) -> None:
+    texts = [f"word {n} " * (n % 13) + "the end.\n" * (n % 5) for n in range(300)]
+    chain: list[DocumentFilter] = [
+        WordCountFilter(min_words=3),
+        Longest(),
+        filters.RepeatedLinesFilter(),
+        filters.RepeatingTopNGramsFilter(2, 0.6),
+        filters.MeanWordLengthFilter(2, 9),
+    ]
+    together = Pipeline("one", stages=[ScoreFilter(f, score_field=f"s{i}") for i, f in enumerate(chain)])
+    batch = DocumentBatch({"text": texts, "id": list(range(300))})
+    result = together.run(LocalExecutor(workers=0), [batch], run_dir=str(tmp_path / "run"), progress="off")
+    expected, reasons = [], {}
+    for number, text in enumerate(texts):
+        scores = []
+        for f in chain:
+            scores.append(f.score_document(text))
+            if not f.keep_document(scores[-1]):
+                reasons[number] = f.name
+                break
+        else:
+            expected.append({"text": text, "id": number, **{f"s{i}": s for i, s in enumerate(scores)}})
+    assert [row for task in result for row in task.data.to_pylist()] == expected
+    assert dict(zip(*(result.drops().column(c).to_pylist() for c in ("row", "stage")), strict=True)) == reasons

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tamis.stages.text import filters, modifiers
 from tamis.stages.text.filters import DocumentFilter
 from tamis.stages.text.modifiers import DocumentModifier
+from tamis.stages.text.modifiers.pii_rules import RULES
 
 PARTS = [
     *["the", "be", "have", "word", "a", "#", "##", "#x#", "12", "٣५", "x" * 12],
@@ -22,6 +23,22 @@ PARTS = [
     *['"', "'", "“", "\u2019", "„", "\uff02", "»", '"\n', "Share"],
     *["Privacy Policy", "uses coo\u212aies", "u\u017fes cookies", "lorem IPSUM"],
     *["http://a.bc/%20%zz", "HTTPS://x", "http\u017f://y", "www.z", "https://"],
+    *[
+        "__label__",
+        "__label__label__",
+        "&lt;",
+        "&copy2",
+        "&#65;",
+        "&",
+        ";",
+        "\u0323",
+        "각",
+        "\u1100\u1161",
+        "ﬁ",
+        "\uff21",
+    ],
+    *["a@b.cd", "+49 30 901820", "(212) 555-0100", "93.184.216.34", "2001:db8:1::1", "2a00:1450:4001::1", "Tel.: "],
+    *["4111 1111 1111 1111", "GB82 WEST 1234 5698 7654 32", "078-05-1120", "AKIAIOSFODNN7EXAMPLE", "token = "],
 ]
 TEXTS = st.lists(st.one_of(st.text(), st.lists(st.sampled_from(PARTS), max_size=12).map("".join)), max_size=5)
 NEED_MORE = {
@@ -61,10 +78,29 @@ MODIFIERS: list[DocumentModifier] = [
     modifiers.LineRemover(["Share", "..", "日本語"]),
     modifiers.LineRemover(["", "a"]),
     modifiers.LineRemover([]),
+    modifiers.LineRemover(["a" * 70, "Share", ""]),
+    modifiers.LineRemover(["x" * n for n in range(12)]),
+    modifiers.FastTextLabelModifier("__label__é"),
+    modifiers.HtmlEntityUnescaper(),
     modifiers.MarkdownRemover(),
     modifiers.NewlineNormalizer(),
+    modifiers.PiiRedactor(),
+    modifiers.PiiRedactor(kinds=list(RULES), tags={"email": "@"}),
     modifiers.QuotationRemover(),
     modifiers.QuotationUnifier(),
+    modifiers.Slicer(),
+    modifiers.Slicer(1, 4, strip=False),
+    modifiers.Slicer(-3, -1),
+    modifiers.Slicer(2, -2),
+    modifiers.Slicer(5, 2),
+    modifiers.Slicer("the", ".", include_left=False),
+    modifiers.Slicer("\n", "語", include_right=False, strip=False),
+    modifiers.Slicer("", ""),
+    modifiers.Slicer(None, "e"),
+    modifiers.UnicodeNormalizer(),
+    modifiers.UnicodeNormalizer("NFD"),
+    modifiers.UnicodeNormalizer("NFKC"),
+    modifiers.UnicodeNormalizer("NFKD"),
     modifiers.UnicodeReformatter(),
     modifiers.UnicodeReformatter(uncurl_quotes=True, fix_line_breaks=True, normalization="NFKC"),
     modifiers.UrlRemover(),

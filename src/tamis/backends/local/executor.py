@@ -87,7 +87,9 @@ class LocalExecutor:
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
-        places = Places(run.directory.scratch, run.directory.quarantine, run.directory.outputs)
+        kept = run.directory
+        drops = kept.drops if run.keep_drops else ""
+        places = Places(kept.scratch, kept.quarantine, kept.outputs, drops)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
         substrate = self._substrate(specs, places, in_processes)

@@ -69,9 +69,7 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
         elif operation == _MARKDOWN:
             changed = remove_markdown(text, size, target)
         elif operation == _LINES:
-            changed = remove_lines(
-                text, size, target, letters, numbers, words
-            )
+            changed = remove_lines(text, size, target, letters, numbers, words)
         elif operation == _QUOTED:
             changed = remove_quotes(text, size, target)
         elif operation == _SLICE:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from numba import types
 
 from tamis.kernels.measures import (
+    DIGITS,
+    LETTER_WORDS,
     LINES,
     MEASURES,
     NEWLINES,
@@ -25,18 +27,18 @@ from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
 from tamis.kernels.sources.machine import PADDING, as_bytes, as_ints, as_words, helper
 from tamis.kernels.sources.ngrams import find_ngrams
 from tamis.kernels.sources.phrases import count_policies, find_urls
-from tamis.kernels.sources.scan import scan
+from tamis.kernels.sources.scan import classify, scan
 from tamis.kernels.sources.words import find_words
 
 __all__ = ["SIGNATURE", "kernel"]
 
-_WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 16, 32
+_CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 16, 32, 64
 
 SIGNATURE = types.int64(
     *(machine.BYTES, machine.INTS, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, rows, first row
     *(types.int64, machine.INTS, machine.FLOATS),  # checks: how many, what they divide, their parameters
     *(types.int64, types.int64),  # the n of the n-grams that are wanted, as bits: most frequent, repeated
-    *(machine.BYTES, machine.BYTES, machine.WORDS, machine.BYTES, machine.INTS, types.int64),  # tables
+    *(machine.BYTES, machine.BYTES, machine.WORDS, machine.BYTES, machine.INTS, types.int64, types.int64),  # tables
     *(machine.BYTES, types.int64, machine.FLOATS, machine.INTS, machine.INTS),  # scratch, scores, failed, needed
 )
 
@@ -44,19 +46,23 @@ SIGNATURE = types.int64(
 @helper
 def part_of(measure):
     """What has to be found out for a measure, beside the first pass."""
-    if measure < WORDS:
+    if measure < DIGITS:
         return 0
+    if measure <= WORDS:
+        return _CLASSES
+    if measure == LETTER_WORDS:
+        return _CLASSES
     if measure < LINES:
-        return _WORDS
+        return _CLASSES | _WORDS
     if measure < PARAGRAPHS:
-        return _LINES
+        return _CLASSES | _LINES
     if measure < POLICY_PARAGRAPHS:
-        return _PARAGRAPHS
+        return _CLASSES | _PARAGRAPHS
     if measure < URL_CHARACTERS:
-        return _POLICIES
+        return _CLASSES | _PARAGRAPHS | _POLICIES
     if measure <= TOP_NGRAM_CHARACTERS:
         return _URLS
-    return _NGRAMS
+    return _CLASSES | _WORDS | _NGRAMS
 
 
 @helper
@@ -84,6 +90,7 @@ def kernel(
     phrases,
     phrase_ends,
     phrase_count,
+    anchor_count,
     scratch,
     scratch_bytes,
     scores,
@@ -110,7 +117,7 @@ def kernel(
         spare = as_bytes(scratch, at)
         at += (size + PADDING + 63) // 64 * 64
         maps = at
-        at += 6 * bitmap
+        at += 5 * bitmap
         if at > scratch_bytes:
             needed[0] = at
             return row
@@ -120,63 +127,49 @@ def kernel(
             text[i] = 0
         spaces, letters = as_words(scratch, maps), as_words(scratch, maps + bitmap)
         continued, newlines = as_words(scratch, maps + 2 * bitmap), as_words(scratch, maps + 3 * bitmap)
-        letters_before, continued_before = as_ints(scratch, maps + 4 * bitmap), as_ints(scratch, maps + 5 * bitmap)
-        is_ascii = scan(
-            text, size, blocks, flags, spaces, letters, continued, newlines, letters_before, continued_before, counts
-        )
-        words = counts[WORDS]
-        room, _ = table_size(words)
-        line_room, _ = table_size(counts[NEWLINES] + 1)
-        table_at = at
-        at += max(16 * room, 8 * line_room)
-        words_at = at
-        at += (7 * words + 8) * 8
-        if at > scratch_bytes:
-            needed[0] = at
-            return row
-        table = as_words(scratch, table_at)
-        edges, hashes = as_ints(scratch, words_at), as_words(scratch, words_at + 8 * (2 * words + 2))
-        before, ngrams = (
-            as_ints(scratch, words_at + 8 * (3 * words + 3)),
-            as_words(scratch, words_at + 8 * (4 * words + 5)),
-        )
-        slots, active = (
-            as_ints(scratch, words_at + 8 * (5 * words + 6)),
-            as_ints(scratch, words_at + 8 * (6 * words + 7)),
-        )
+        continued_before = as_ints(scratch, maps + 4 * bitmap)
+        is_ascii = scan(text, size, spaces, letters, continued, newlines, counts)
+        # Where the rest goes is known when the words have been counted.
+        after_maps = at
+        words = 0
+        table = as_words(scratch, at)
+        edges, hashes, before = as_ints(scratch, at), as_words(scratch, at), as_ints(scratch, at)
+        ngrams, slots, active = as_words(scratch, at), as_ints(scratch, at), as_ints(scratch, at)
 
         known = 0
         ngram_words, places = 0, -1
         failed[row] = -1
         for check in range(check_count):
             numerator, denominator = operands[2 * check], operands[2 * check + 1]
-            missing = (part_of(numerator) | (part_of(denominator) if denominator >= 0 else 0)) & ~(known & ~_NGRAMS)
-            if missing & (_WORDS | _NGRAMS) and not known & _WORDS:
+            wanted = part_of(numerator) | (part_of(denominator) if denominator >= 0 else 0)
+            missing = wanted & ~(known & ~_NGRAMS)
+            if missing & _CLASSES:
+                classify(text, size, is_ascii, blocks, flags, spaces, letters, continued, continued_before, counts)
+                words = counts[WORDS]
+                room, _ = table_size(words)
+                line_room, _ = table_size(counts[NEWLINES] + 1)
+                at = after_maps + max(16 * room, 8 * line_room)
+                if at + (7 * words + 8) * 8 > scratch_bytes:
+                    needed[0] = at + (7 * words + 8) * 8
+                    return row
+                edges = as_ints(scratch, at)
+                hashes = as_words(scratch, at + 8 * (2 * words + 2))
+                before = as_ints(scratch, at + 8 * (3 * words + 3))
+                ngrams = as_words(scratch, at + 8 * (4 * words + 5))
+                slots = as_ints(scratch, at + 8 * (5 * words + 6))
+                active = as_ints(scratch, at + 8 * (6 * words + 7))
+            if missing & _WORDS:
                 find_words(
-                    text,
-                    size,
-                    is_ascii,
-                    spaces,
-                    letters,
-                    continued,
-                    letters_before,
-                    continued_before,
-                    vocabulary,
-                    counts,
-                    edges,
-                    hashes,
-                    before,
+                    text, size, is_ascii, spaces, continued, continued_before, vocabulary, counts, edges, hashes, before
                 )
-                known |= _WORDS
             if missing & _LINES:
                 find_lines(
                     text, size, is_ascii, blocks, flags, spaces, continued, newlines, continued_before, counts, table
                 )
-            if missing & (_PARAGRAPHS | _POLICIES) and not known & _PARAGRAPHS:
+            if missing & _PARAGRAPHS:
                 find_paragraphs(text, size, is_ascii, continued, newlines, continued_before, counts, table)
-                known |= _PARAGRAPHS
             if missing & _POLICIES:
-                count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, spare, counts)
+                count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, anchor_count, spare, counts)
             if missing & _URLS:
                 find_urls(text, size, counts)
             if missing & _NGRAMS:

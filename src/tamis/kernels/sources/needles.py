@@ -9,14 +9,18 @@ from __future__ import annotations
 from numba import types
 from numpy import int64, uint64
 
+from tamis.kernels.operations import IN_LONG_WORDS, LONG_WORD, NEAR_DIGITS
 from tamis.kernels.sources import machine
-from tamis.kernels.sources.machine import PADDING, as_bytes, between_mask, helper, trailing_zeros
+from tamis.kernels.sources.machine import PADDING, as_bytes, between_mask, byte_mask, helper, trailing_zeros
 
 __all__ = ["SIGNATURE", "kernel"]
 
+_digits = byte_mask((ord("0"), ord("9")))
+_white = byte_mask((0, 32))
+
 SIGNATURE = types.int64(
     *(machine.BYTES, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
-    *(machine.BYTES, machine.INTS, types.int64),  # needles: their bytes, sizes and ends, how many
+    *(machine.BYTES, machine.INTS, types.int64, types.int64),  # needles: bytes, sizes and ends, how many, where
     *(machine.BYTES, machine.BYTES),  # scratch, found
 )
 
@@ -28,13 +32,30 @@ def places_of(block, at, letters, letter):  # type: ignore[no-untyped-def]
     return between_mask(block, at + int64(letters[here]), letters[here + 1], letters[here + 2], letters[here + 3])
 
 
-def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, scratch, found):  # type: ignore[no-untyped-def]
+@helper
+def allowed_places(block, at, where):  # type: ignore[no-untyped-def]
+    """The places that come into question at all, which are few in most texts."""
+    if where == NEAR_DIGITS:
+        return ~uint64(0) if _digits(block, at) | _digits(block, at + 64) != uint64(0) else uint64(0)
+    if where == IN_LONG_WORDS:
+        here, behind = ~_white(block, at), ~_white(block, at + 64)
+        length = 1
+        while length < LONG_WORD:  # a run that is twice as long each time
+            here &= (here >> uint64(length)) | (behind << uint64(64 - length))
+            behind &= behind >> uint64(length)
+            length *= 2
+        return here
+    return ~uint64(0)
+
+
+def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, where, scratch, found):  # type: ignore[no-untyped-def]
     """Mark the texts that contain a needle; gives how many do.
 
     Args:
         letters: For each byte that is compared: its place in the needle, bits to set first, the lowest byte that is
             right, and how much above it one may be.
         sizes: For each needle how long it is, and where its bytes end in ``letters``. It has two at least.
+        where: Which places come into question: see :mod:`tamis.kernels.operations`.
         scratch: At least three times :data:`PADDING`.
     """
     begin, end = offsets[0], offsets[row_count]
@@ -55,12 +76,17 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, sc
         if found[row] != 0:
             at = offsets[row + 1]
             continue
+        allowed = allowed_places(block, at - shift, where)
+        if allowed == uint64(0):
+            at += 64
+            continue
         # The two rarest bytes of all needles first, without a branch that a processor could not foresee.
         some = uint64(0)
         letter = 0
         for needle in range(needle_count):
             some |= places_of(block, at - shift, letters, letter) & places_of(block, at - shift, letters, letter + 1)
             letter = sizes[2 * needle + 1]
+        some &= allowed
         if some == uint64(0):
             at += 64
             continue

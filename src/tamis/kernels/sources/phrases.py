@@ -87,25 +87,30 @@ def any_phrase(text, begin, end, phrases, phrase_ends, first, last):
 
 
 @helper
-def count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, spare, counts):
-    """How many paragraphs hold a phrase; all of them if one holds the first phrase, "lorem ipsum"."""
+def count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, anchor_count, spare, counts):
+    """How many paragraphs hold a phrase; all of them if one holds "lorem ipsum".
+
+    The phrases begin with anchors, one of which is in every other phrase; "lorem ipsum" is the first that is none.
+    """
     counts[POLICY_PARAGRAPHS] = 0
     body = text
     if not is_ascii:
         length = with_plain_kelvin(text, size, spare)
         if length > 0:
             body, size = spare, length
-    if any_phrase(body, 0, size, phrases, phrase_ends, 0, 1):
+    if not any_phrase(body, 0, size, phrases, phrase_ends, 0, anchor_count):
+        return
+    if any_phrase(body, 0, size, phrases, phrase_ends, anchor_count, anchor_count + 1):
         # The phrase has no newline in it, so that it is in one paragraph.
         counts[POLICY_PARAGRAPHS] = counts[PARAGRAPHS]
         return
-    if not any_phrase(body, 0, size, phrases, phrase_ends, 1, phrase_count):
+    if not any_phrase(body, 0, size, phrases, phrase_ends, anchor_count + 1, phrase_count):
         return
     start = at = found = 0
     while at <= size:
         is_end = at == size
         if is_end or (at + 1 < size and body[at] == 10 and body[at + 1] == 10):
-            found += 1 if any_phrase(body, start, at, phrases, phrase_ends, 1, phrase_count) else 0
+            found += 1 if any_phrase(body, start, at, phrases, phrase_ends, anchor_count + 1, phrase_count) else 0
             if is_end:
                 break
             start = at = at + 2

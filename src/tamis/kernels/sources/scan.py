@@ -5,12 +5,15 @@ from __future__ import annotations
 from numpy import int64, uint64
 
 from tamis.kernels.measures import (
+    ALL_LINES,
     CHARACTERS,
     DIGITS,
+    HASH_SIGNS,
     IS_DIGIT,
     IS_LETTER,
     IS_PARENTHESIS,
     IS_SPACE,
+    LETTER_WORDS,
     LETTERS,
     NEWLINES,
     NOT_NEWLINES,
@@ -22,7 +25,7 @@ from tamis.kernels.measures import (
 from tamis.kernels.sources.hashing import FULL
 from tamis.kernels.sources.machine import any_of, byte_mask, count_ones, helper, trailing_zeros
 
-__all__ = ["character", "flags_of", "scan"]
+__all__ = ["character", "classify", "flags_of", "scan"]
 
 _letters = byte_mask((ord("a"), ord("z")), (ord("A"), ord("Z")))
 _digits = byte_mask((ord("0"), ord("9")))
@@ -31,6 +34,7 @@ _newlines = any_of("\n")
 _marks = any_of("\n?!,.")
 _white = any_of("\t\n\r\b ")
 _parentheses = any_of("{}[]()")
+_hash_signs = any_of("#")
 _continuations = byte_mask((0x80, 0xBF))
 _beginnings = byte_mask((0xC0, 0xFF))
 
@@ -64,10 +68,10 @@ def set_bits(bits, at, count):
 
 
 @helper
-def scan(text, size, blocks, flags, spaces, letters, continued, newlines, letters_before, continued_before, counts):
-    """Fill the bitmaps of a text and count its characters; whether it is plain ASCII."""
+def scan(text, size, spaces, letters, continued, newlines, counts):
+    """Fill the bitmaps of a text as far as ASCII goes, and count its characters; whether it is plain ASCII."""
     words = (size + 63) >> 6
-    plain = digits = white = parentheses = lines = 0
+    plain = digits = white = parentheses = lines = following = signs = 0
     others = uint64(0)
     for word in range(words):
         at = word << 6
@@ -77,13 +81,34 @@ def scan(text, size, blocks, flags, spaces, letters, continued, newlines, letter
         letters[word] = letter
         newlines[word] = newline
         continued[word] = _continuations(text, at)
+        following += count_ones(continued[word])
         plain += count_ones(letter | digit | _marks(text, at))
         digits += count_ones(digit)
         white += count_ones(_white(text, at))
         parentheses += count_ones(_parentheses(text, at))
         lines += count_ones(newline)
+        signs += count_ones(_hash_signs(text, at))
         others |= _beginnings(text, at)
-    if others != uint64(0):
+    spaces[words] = FULL
+    letters[words] = continued[words] = newlines[words] = uint64(0)
+    counts[CHARACTERS] = size - following
+    counts[NOT_PLAIN] = size - following - plain
+    counts[WHITE_SPACE] = white
+    counts[NEWLINES] = lines
+    counts[NOT_NEWLINES] = size - following - lines
+    counts[ALL_LINES] = lines + 1
+    counts[DIGITS] = digits
+    counts[PARENTHESES] = parentheses
+    counts[HASH_SIGNS] = signs
+    return others == uint64(0)
+
+
+@helper
+def classify(text, size, is_ascii, blocks, flags, spaces, letters, continued, continued_before, counts):
+    """Complete the bitmaps and counts with the characters beyond ASCII; count the words."""
+    words = (size + 63) >> 6
+    if not is_ascii:
+        digits = parentheses = 0
         for word in range(words):
             at = word << 6
             leads = _beginnings(text, at)
@@ -98,26 +123,26 @@ def scan(text, size, blocks, flags, spaces, letters, continued, newlines, letter
                     letters[word] |= uint64((kind // IS_LETTER) & 1) << uint64(place - at)
                     digits += (kind // IS_DIGIT) & 1
                     parentheses += (kind // IS_PARENTHESIS) & 1
-    letter_count = continued_count = word_count = 0
-    previous = uint64(1)
+        counts[DIGITS] += digits
+        counts[PARENTHESES] += parentheses
+    letter_count = continued_count = word_count = letter_words = 0
+    was_space = carry = uint64(1)
     for word in range(words):
-        letters_before[word] = letter_count
         continued_before[word] = continued_count
-        letter_count += count_ones(letters[word])
         continued_count += count_ones(continued[word])
+        letter_count += count_ones(letters[word])
         space = spaces[word]
-        word_count += count_ones(~space & ((space << uint64(1)) | previous))
-        previous = space >> uint64(63)
-    spaces[words] = FULL
-    letters[words] = continued[words] = newlines[words] = uint64(0)
-    letters_before[words], continued_before[words] = letter_count, continued_count
-    counts[CHARACTERS] = size - continued_count
-    counts[NOT_PLAIN] = size - continued_count - plain
-    counts[DIGITS] = digits
-    counts[WHITE_SPACE] = white
-    counts[PARENTHESES] = parentheses
+        word_count += count_ones(~space & ((space << uint64(1)) | was_space))
+        was_space = space >> uint64(63)
+        # Words are runs of ones. Adding a one anywhere in a run makes it spill over into the space behind it.
+        carried = carry if word > 0 else uint64(0)
+        once = ~space + letters[word]
+        total = once + carried
+        letter_words += count_ones(total & space)
+        carry = uint64(1) if once < letters[word] or total < carried else uint64(0)
+    # A word that ends with the last bitmap spills over beyond it.
+    letter_words += int64(carry) if words > 0 else 0
+    continued_before[words] = continued_count
     counts[LETTERS] = letter_count
-    counts[NEWLINES] = lines
-    counts[NOT_NEWLINES] = size - continued_count - lines
     counts[WORDS] = word_count
-    return others == uint64(0)
+    counts[LETTER_WORDS] = letter_words

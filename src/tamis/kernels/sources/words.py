@@ -7,7 +7,7 @@ from numpy import int64, uint64
 from tamis.kernels.measures import (
     COMMON,
     COMMON_WORDS,
-    LETTER_WORDS,
+    HASH_SIGNS,
     LONGEST_WORD,
     SYMBOL,
     SYMBOL_WORDS,
@@ -23,21 +23,7 @@ _HASH_SIGN = 35
 
 
 @helper
-def find_words(
-    text,
-    size,
-    is_ascii,
-    spaces,
-    letters,
-    continued,
-    letters_before,
-    continued_before,
-    vocabulary,
-    counts,
-    edges,
-    hashes,
-    before,
-):
+def find_words(text, size, is_ascii, spaces, continued, continued_before, vocabulary, counts, edges, hashes, before):
     """Where words begin and end, their hashes, how many characters those before each have, and counts of them."""
     found = 0
     previous = uint64(1)
@@ -49,7 +35,8 @@ def find_words(
             edges[found] = (word << 6) + trailing_zeros(changes)
             found += 1
             changes &= changes - uint64(1)
-    total = common = symbols = with_letters = longest = 0
+    total = common = symbols = longest = 0
+    has_signs = counts[HASH_SIGNS] > 0
     before[0] = 0
     multiplier = vocabulary[0]
     for i in range(counts[WORDS]):
@@ -67,11 +54,10 @@ def find_words(
         characters = length
         if not is_ascii:
             characters -= rank(continued, continued_before, end) - rank(continued, continued_before, start)
-        with_letters += 1 if rank(letters, letters_before, end) > rank(letters, letters_before, start) else 0
         total += characters
         before[i + 1] = total
         longest = max(longest, characters)
-        if text[start] == _HASH_SIGN and text[end - 1] == _HASH_SIGN:
+        if has_signs and text[start] == _HASH_SIGN and text[end - 1] == _HASH_SIGN:
             # Only "#", "#x#", "#x#x#", ... have more runs of hash signs than half of their characters.
             runs = inside = 0
             for at in range(start, end):
@@ -83,4 +69,3 @@ def find_words(
     counts[LONGEST_WORD] = longest
     counts[COMMON_WORDS] = common
     counts[SYMBOL_WORDS] = symbols
-    counts[LETTER_WORDS] = with_letters

@@ -7,7 +7,9 @@ dictionary has to; those come with ``tamis[segmentation]``.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -98,6 +100,9 @@ def _japanese_splitter() -> Callable[[str], list[str]]:
 
 _OF_THREAD = threading.local()
 
+_OVERLONG = re.compile(r"([^\s\u3001\u3002\u3040-\u309f\u3400-\u9fff]{2000,})")
+"""A run without white space, Hiragana or Kanji that is too long to be Japanese: it counts as one word."""
+
 
 def _tagger() -> Any:
     """The tagger of this thread: one takes long to make, and two threads cannot share one."""
@@ -112,14 +117,19 @@ def _tagger() -> Any:
 
 
 def _split_japanese(text: str) -> list[str]:
-    # MeCab takes a NUL for the end of the text, and hundreds of bytes of memory for each of the text's.
-    return [word for part in text.split("\0") for piece in _pieces(part, 300_000) for word in _parse(piece)]
+    words: list[str] = []
+    # MeCab takes a NUL for the end of the text, time with the square of the length of such runs, and hundreds of bytes
+    # of memory for each byte of the text.
+    for part in text.split("\0"):
+        for number, between in enumerate(_OVERLONG.split(part)):
+            words += [between] if number % 2 else itertools.chain.from_iterable(map(_parse, _pieces(between, 300_000)))
+    return words
 
 
 def _parse(text: str) -> list[str]:
     parsed: str | None = _tagger().parse(text)
     if parsed is None:  # it refuses words of more than 65,535 bytes
-        return [word for piece in _pieces(text, 16_000) for word in _parse(piece)]
+        return [word for piece in _pieces(text, 10_000) for word in _parse(piece)]
     return [word for word in parsed.rstrip("\n").split(" ") if word]
 
 

@@ -66,14 +66,20 @@ class Rows:
             yield Drop(self.batch, self._numbers[~kept], reason, scores.filter(pa.array(~kept)))
             self.left, self._numbers = self.left[kept], self._numbers[kept]
 
-    def result(self) -> DocumentBatch | None:
-        """The batch of what is left; ``None`` if that is nothing, the batch itself if nothing has changed."""
+    def result(self, is_last: bool) -> DocumentBatch | None:
+        """The batch of what is left; ``None`` if that is nothing, the batch itself if nothing has changed.
+
+        Args:
+            is_last: Whether no stage follows at once that asks for more of what was found out.
+        """
         if not len(self.left):
             return None
-        if not self._written and len(self.left) == self.batch.num_items:
+        if is_last and not self._written and len(self.left) == self.batch.num_items:
             return self.batch
-        result = self.batch.select(self.left, self._written)
-        result.foreseen = self.measured
+        # Whoever was told of a drop may have had the batch's rows copied together meanwhile: then it has another table.
+        batch = self.batch if self.batch.selection[0] is self.table else self.batch.with_table(self.table)
+        result = batch.select(self.left, self._written)
+        result.foreseen = None if is_last else self.measured
         return result
 
     def _whole(self, name: str) -> pa.ChunkedArray:
@@ -163,7 +169,10 @@ class ScoreStep(Step):
 
     @property
     def releases_gil(self) -> bool:
-        return isinstance(self.operation, DocumentFilter) and self.operation.scores_columns
+        operation = self.operation
+        if not isinstance(operation, DocumentFilter) or not operation.scores_columns:
+            return False
+        return operation.vectorised or not operation.keeps_columns  # with both forms, it may still say that it is not
 
     @property
     def question(self) -> Question | None:

@@ -19,10 +19,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError, did_you_mean
+from tamis.kernels import measures
 from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
 from tamis.stages.text.filters.code_extensions import rules_for
 from tamis.stages.text.filters.code_points import alphabetic, count_characters, letters, only
 from tamis.stages.text.filters.comments import LANGUAGES, UnreadableSource, comments_of, python_comments
+from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 
 __all__ = [
     "AlphaFilter",
@@ -111,7 +113,7 @@ class GeneralCommentToCodeFilter(ThresholdFilter):
 
 
 @dataclass
-class NumberOfLinesOfCodeFilter(ThresholdFilter):
+class NumberOfLinesOfCodeFilter(MeasuredFilter):
     """Drop files with too few or too many lines.
 
     Score: the number of newlines, and one more.
@@ -134,8 +136,8 @@ class NumberOfLinesOfCodeFilter(ThresholdFilter):
     def score_document(self, text: str) -> int:
         return text.count("\n") + 1
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return _texts(column).str.count_matches("\n", literal=True).cast(pl.Int64).to_numpy() + 1
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.ALL_LINES)
 
 
 @dataclass
@@ -225,7 +227,7 @@ class XMLHeaderFilter(DocumentFilter):
 
 
 @dataclass
-class AlphaFilter(ThresholdFilter):
+class AlphaFilter(MeasuredFilter):
     """Drop files that are tables or tensors in text form.
 
     Score: the share of characters with the Unicode property ``Alphabetic`` (``[[:alpha:]]``); 0.0 for an empty text.
@@ -247,8 +249,8 @@ class AlphaFilter(ThresholdFilter):
         is_alphabetic = alphabetic()
         return sum(bool(is_alphabetic[ord(c)]) for c in text) / len(text) if text else 0.0
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return _shares(count_characters(column, alphabetic()), _lengths(_texts(column)))
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.LETTERS, measures.CHARACTERS, empty=0.0)
 
 
 @dataclass

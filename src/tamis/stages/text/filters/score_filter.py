@@ -67,7 +67,7 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
         rows = Rows(task, self.name)
         yield from run_steps(rows, self._steps, self._ahead)
-        result = rows.result()
+        result = rows.result(is_last=not self._ahead)
         if result is not None:
             yield result
 

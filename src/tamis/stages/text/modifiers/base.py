@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from tamis.kernels.cleaning import Cleaning, clean, rows_replaced
+from tamis.kernels.needles import Needles, rows_with
 from tamis.stages.text.forms import TextOperation
 
-__all__ = ["DocumentModifier", "modify_rows", "replace_rows", "to_polars"]
+__all__ = ["CountingModifier", "DocumentModifier", "clean_column", "modify_rows", "modify_rows_with", "replace_rows"]
 
 
 class DocumentModifier(TextOperation):
@@ -45,27 +50,67 @@ class DocumentModifier(TextOperation):
         return self.modifies_columns
 
 
-def to_polars(column: pa.ChunkedArray) -> pl.Series:
-    """A column of text as a Polars series that shares its memory.
+class CountingModifier(DocumentModifier):
+    """A modifier that says how many changes of each kind it made: the stage reports them, as metrics of the run.
 
-    >>> to_polars(pa.chunked_array([["a", None]])).to_list()
-    ['a', None]
+    Attributes:
+        counts_field: The column that the counts of each document go into, if they are wanted.
     """
-    return pl.Series(pl.from_arrow(column))
+
+    counts_field: str | None = None
+
+    def modify_and_count(self, column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[str, NDArray[np.int64]]]:
+        """As :meth:`modify_column`, and the number of changes of each kind in each document."""
+        raise NotImplementedError(f"{type(self).__name__} has no modify_and_count()")
 
 
-def modify_rows(column: pa.ChunkedArray, chosen: pl.Series, modifier: DocumentModifier) -> pa.ChunkedArray:
-    """Apply the row form to some rows, given by a mask (a null in it counts as false); the others are left alone.
+def clean_column(column: pa.ChunkedArray, cleaning: Cleaning, modifier: DocumentModifier) -> pa.ChunkedArray:
+    """Apply a native cleaning, or, as long as that is not compiled, the row form of the modifier that it stands for."""
+    cleaned = clean(column, cleaning)
+    return modify_rows(column, lambda chunk: range(len(chunk)), modifier) if cleaned is None else cleaned
 
-    >>> class Shout(DocumentModifier):
+
+def modify_rows_with(column: pa.ChunkedArray, modifier: DocumentModifier, *needles: Needles) -> pa.ChunkedArray:
+    """Apply the row form to the texts that contain one of the needles, without which it changes nothing.
+
+    Several sets of needles are looked for one after the other, each in the texts that those before it left.
+
+    >>> class Joined(DocumentModifier):
     ...     def modify_document(self, text: str) -> str:
-    ...         return text.upper()
-    >>> modify_rows(pa.chunked_array([["a", "b"]]), pl.Series([False, True]), Shout()).to_pylist()
-    ['a', 'B']
+    ...         return text.replace("-", "")
+    >>> from tamis.kernels.needles import exactly
+    >>> modify_rows_with(pa.chunked_array([["a", "b-c"]]), Joined(), Needles.of(exactly("-"))).to_pylist()
+    ['a', 'bc']
     """
-    chosen = chosen.fill_null(False)
-    texts = column.filter(chosen.to_arrow()).to_pylist()
-    return replace_rows(column, chosen, pl.Series([modifier.modify_document(text) for text in texts], dtype=pl.String))
+
+    def chosen(chunk: pa.Array) -> Iterable[int]:
+        rows = np.arange(len(chunk))
+        for some in needles:
+            found = rows_with(chunk if len(rows) == len(chunk) else chunk.take(pa.array(rows)), some)
+            if found is None:
+                return range(len(chunk))
+            rows = rows[found]
+        return rows.tolist()
+
+    return modify_rows(column, chosen, modifier)
+
+
+def modify_rows(
+    column: pa.ChunkedArray, choose: Callable[[pa.Array], Iterable[int]], modifier: DocumentModifier
+) -> pa.ChunkedArray:
+    """Apply the row form to some rows of each chunk; the others, and nulls, are left alone."""
+    chunks, given = [], column.chunks  # each look at them makes new objects
+    for chunk in given:
+        changed: dict[int, str] = {}
+        for row in choose(chunk):
+            text = chunk[row].as_py()
+            new = None if text is None else modifier.modify_document(text)
+            if new is not None and new != text:
+                changed[row] = new
+        chunks.append(rows_replaced(chunk, changed))
+    if all(new is old for new, old in zip(chunks, given, strict=True)):
+        return column
+    return pa.chunked_array(chunks, column.type)
 
 
 def replace_rows(column: pa.ChunkedArray, chosen: pl.Series, texts: pl.Series) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tamis.stages.base import ProcessingStage
 from tamis.stages.text.forms import check_operation, holds_text, name_of, read_column, text_values
-from tamis.stages.text.modifiers.base import DocumentModifier
+from tamis.stages.text.modifiers.base import CountingModifier, DocumentModifier
 from tamis.tasks import DocumentBatch
 
 __all__ = ["Modify"]
@@ -74,16 +74,13 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         return ["data"], list(needed)
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], list(dict.fromkeys(step.writes for step in self._steps))
+        written = [name for step in self._steps for name in (step.writes, step.counts_field) if name is not None]
+        return ["data"], list(dict.fromkeys(written))
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         table = task.data
         for step in self._steps:
-            column = step.run(table, self.name)
-            if step.writes not in table.column_names:
-                table = table.append_column(step.writes, column)
-            elif not _are_equal(column, table.column(step.writes)):
-                table = table.set_column(table.column_names.index(step.writes), step.writes, column)
+            table = step.run(table, self)
         return task if table is task.data else task.with_table(table)
 
 
@@ -99,31 +96,59 @@ class _Step:
     def releases_gil(self) -> bool:
         return isinstance(self.modifier, DocumentModifier) and self.modifier.vectorised and len(self.reads) == 1
 
-    def run(self, table: pa.Table, stage: str) -> pa.ChunkedArray:
-        columns = [read_column(table, name, stage) for name in self.reads]
+    @property
+    def counts_field(self) -> str | None:
+        """The column for the number of changes, if there is to be one."""
+        return self.modifier.counts_field if isinstance(self.modifier, CountingModifier) else None
+
+    def run(self, table: pa.Table, stage: Modify) -> pa.Table:
+        """The table with what this step writes; the table itself if that is there already."""
+        columns = [read_column(table, name, stage.name) for name in self.reads]
         modifier = self.modifier
         function = modifier.modify_document if isinstance(modifier, DocumentModifier) else modifier
         if len(columns) > 1:
             rows = zip(*(column.to_pylist() for column in columns), strict=True)
-            return pa.chunked_array([pa.array([function(**dict(zip(self.reads, row, strict=True))) for row in rows])])
+            values = [function(**dict(zip(self.reads, row, strict=True))) for row in rows]
+            return _with_column(table, self.writes, pa.chunked_array([pa.array(values)]))
         (before,) = columns
         if isinstance(modifier, DocumentModifier) and modifier.modifies_columns:
-            after = modifier.modify_column(text_values(before, self.reads[0], stage))
+            texts = text_values(before, self.reads[0], stage.name)
+            if isinstance(modifier, CountingModifier):
+                after, counts = modifier.modify_and_count(texts)
+                for kind, numbers in counts.items():
+                    stage.log_metric(kind, int(numbers.sum()))
+                if self.counts_field is not None:
+                    arrays = [pa.array(numbers) for numbers in counts.values()]
+                    counted = pa.StructArray.from_arrays(arrays, list(counts))
+                    table = _with_column(table, self.counts_field, pa.chunked_array([counted]))
+            else:
+                after = modifier.modify_column(texts)
+            if self.writes == self.reads[0]:  # a column form says by itself whether something has changed
+                return table if after is texts else _set_column(table, self.writes, _as_before(before, after))
         else:
             values = [None if value is None else function(value) for value in before.to_pylist()]
             after = pa.chunked_array([pa.array(values)])
-        return _as_before(before, after)
+        return _with_column(table, self.writes, _as_before(before, after))
+
+
+def _with_column(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    if name not in table.column_names:
+        return table.append_column(name, column)
+    present = table.column(name)
+    if column.type == present.type and column.equals(present):
+        return table
+    return _set_column(table, name, column)
+
+
+def _set_column(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
 
 
 def _as_before(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The new column, with the type it had where it holds text; the old one itself if nothing has changed."""
+    """The new column, with the type it had where it holds text."""
     if after.type != before.type and holds_text(before.type) and (holds_text(after.type) or after.type == pa.null()):
-        after = after.cast(before.type)
-    return before if _are_equal(after, before) else after
-
-
-def _are_equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    return bool(one.type == other.type and one.equals(other))
+        return after.cast(before.type)
+    return after
 
 
 def _inputs_of_each(given: Any, count: int, several: bool) -> list[list[str]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import re
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
-from tamis.kernels.utf8 import WHITE_SPACE
-from tamis.stages.text.filters.lines import LOREM_IPSUM, POLICIES, may_hold_boilerplate
-from tamis.stages.text.modifiers.base import DocumentModifier, modify_rows, replace_rows, to_polars
+from tamis.kernels import operations
+from tamis.kernels.cleaning import Cleaning, remove_lines, take_slice
+from tamis.kernels.heuristics import LOREM_IPSUM, POLICIES
+from tamis.kernels.needles import Needles, any_case, exactly
+from tamis.stages.text.modifiers.base import DocumentModifier, clean_column, modify_rows_with
 
 __all__ = [
     "BoilerPlateStringModifier",
@@ -30,13 +29,19 @@ __all__ = [
 _STRAIGHT_QUOTES = {**dict.fromkeys("‘’‚‛＇", "'"), **dict.fromkeys("“”„‟＂", '"')}  # noqa: RUF001 - they are meant
 _TO_STRAIGHT_QUOTES = str.maketrans(_STRAIGHT_QUOTES)
 
-# These patterns mean the same to Python and to Polars. So \S is spelt out, as Polars knows fewer kinds of white space.
-_NO_SPACE = "[^" + "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE) + "]"
-_URL = rf"(?i)https?://{_NO_SPACE}+|www\.{_NO_SPACE}+"
-_NEWLINES = ((r"\n{3,}", "\n\n"), (r"(?:\r\n){3,}", "\r\n\r\n"))
-_CONTROL_CHARACTERS = ((r"\r\n?", "\n"), (r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", ""))
-_BLANKS = ((r"[ \t]{2,}|\t", " "), (r" \n", "\n"))
-_MARKDOWN = (r"\*\*(.*?)\*\*", r"\*(.*?)\*", r"_(.*?)_", r"\[.*?\]\((.*?)\)")
+_URL = re.compile(r"https?://\S+|www\.\S+", re.IGNORECASE)
+_NEWLINES = ((re.compile(r"\n{3,}"), "\n\n"), (re.compile(r"(?:\r\n){3,}"), "\r\n\r\n"))
+_CONTROL_CHARACTERS = ((re.compile(r"\r\n?"), "\n"), (re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"), ""))
+_BLANKS = ((re.compile(r"[ \t]{2,}|\t"), " "), (re.compile(r" \n"), "\n"))
+_MARKDOWN = tuple(
+    (re.compile(pattern), r"\1") for pattern in (r"\*\*(.*?)\*\*", r"\*(.*?)\*", r"_(.*?)_", r"\[.*?\]\((.*?)\)")
+)
+# Words that the phrases have in common, and then their beginnings. The Kelvin sign is the one character outside ASCII
+# whose lower case is a letter of the phrases.
+_BOILERPLATE = (
+    Needles.of(*map(any_case, (LOREM_IPSUM, "terms of use", "privacy ", "cookie")), exactly("\u212a")),
+    Needles.of(*(any_case(phrase[:60]) for phrase in (LOREM_IPSUM, *POLICIES)), exactly("\u212a")),
+)
 
 
 @dataclass
@@ -53,10 +58,7 @@ class QuotationUnifier(DocumentModifier):
         return text.translate(_TO_STRAIGHT_QUOTES)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        texts, quotes = to_polars(column), list(_STRAIGHT_QUOTES)
-        suspects = texts.str.contains_any(quotes).fill_null(False)
-        straight = texts.filter(suspects).str.replace_many(quotes, list(_STRAIGHT_QUOTES.values()))
-        return replace_rows(column, suspects, straight)
+        return clean_column(column, Cleaning(operations.QUOTES), self)
 
 
 @dataclass
@@ -71,7 +73,7 @@ class NewlineNormalizer(DocumentModifier):
         return _substitute(text, _NEWLINES)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return _substitute_column(column, _NEWLINES)
+        return clean_column(column, Cleaning(operations.NEWLINES), self)
 
 
 @dataclass
@@ -83,10 +85,10 @@ class UrlRemover(DocumentModifier):
     """
 
     def modify_document(self, text: str) -> str:
-        return _substitute(text, ((_URL, ""),))
+        return _URL.sub("", text)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return _substitute_column(column, ((_URL, ""),))
+        return clean_column(column, Cleaning(operations.URLS), self)
 
 
 @dataclass
@@ -103,7 +105,7 @@ class ControlCharacterRemover(DocumentModifier):
         return _substitute(text, _CONTROL_CHARACTERS)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return _substitute_column(column, _CONTROL_CHARACTERS)
+        return clean_column(column, Cleaning(operations.CONTROLS), self)
 
 
 @dataclass
@@ -120,10 +122,7 @@ class WhitespaceCollapser(DocumentModifier):
         return _substitute(text, _BLANKS).removesuffix(" ")
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        column = _substitute_column(column, _BLANKS)
-        texts = to_polars(column)
-        suspects = texts.str.ends_with(" ").fill_null(False)
-        return replace_rows(column, suspects, texts.filter(suspects).str.strip_suffix(" "))
+        return clean_column(column, Cleaning(operations.BLANKS), self)
 
 
 @dataclass
@@ -138,10 +137,10 @@ class MarkdownRemover(DocumentModifier):
     """
 
     def modify_document(self, text: str) -> str:
-        return _substitute(text, tuple((pattern, r"\1") for pattern in _MARKDOWN))
+        return _substitute(text, _MARKDOWN)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return _substitute_column(column, tuple((pattern, "${1}") for pattern in _MARKDOWN))
+        return clean_column(column, Cleaning(operations.MARKDOWN), self)
 
 
 @dataclass
@@ -160,10 +159,7 @@ class QuotationRemover(DocumentModifier):
         return text[1:-1] if quoted and not (newline and first.endswith('"')) else text
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        texts = to_polars(column)
-        quoted = texts.str.starts_with('"') & texts.str.ends_with('"') & (texts.str.len_chars() > 2)
-        removed = (quoted & ~texts.str.contains(r'\A[^\n]*"\n')).fill_null(False)
-        return replace_rows(column, removed, texts.filter(removed).str.strip_prefix('"').str.strip_suffix('"'))
+        return clean_column(column, Cleaning(operations.QUOTED), self)
 
 
 @dataclass
@@ -187,18 +183,12 @@ class LineRemover(DocumentModifier):
         return "\n".join(line for line in text.split("\n") if line not in self.patterns)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        texts, patterns = to_polars(column), list(self.patterns)
-        if not patterns:
-            return column
-        # An empty line contains no text that could be searched for.
-        suspects = texts.is_not_null() if "" in patterns else texts.str.contains_any(patterns).fill_null(False)
-        others = pl.element().filter(~pl.element().is_in(patterns))
-        return replace_rows(column, suspects, texts.filter(suspects).str.split("\n").list.eval(others).list.join("\n"))
+        return clean_column(column, remove_lines(self.patterns), self)
 
 
 @dataclass
 class Slicer(DocumentModifier):
-    """Keep a part of each text. Works text by text.
+    """Keep a part of each text.
 
     Args:
         left: Where the part begins: a position in characters, or a text, of which the first occurrence counts.
@@ -234,6 +224,10 @@ class Slicer(DocumentModifier):
             right = found + len(right) if self.include_right else found
         part = text[left:right]
         return part.strip() if self.strip else part
+
+    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        part = take_slice(self.left, self.right, self.include_left, self.include_right, self.strip)
+        return clean_column(column, part, self)
 
 
 @dataclass
@@ -271,21 +265,10 @@ class BoilerPlateStringModifier(DocumentModifier):
         return text
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return modify_rows(column, may_hold_boilerplate(to_polars(column)), self)
+        return modify_rows_with(column, self, *_BOILERPLATE)
 
 
-def _substitute(text: str, substitutions: tuple[tuple[str, str], ...]) -> str:
+def _substitute(text: str, substitutions: tuple[tuple[re.Pattern[str], str], ...]) -> str:
     for pattern, replacement in substitutions:
-        text = re.sub(pattern, replacement, text)
+        text = pattern.sub(replacement, text)
     return text
-
-
-def _substitute_column(column: pa.ChunkedArray, substitutions: tuple[tuple[str, str], ...]) -> pa.ChunkedArray:
-    texts = to_polars(column)
-    # A text in which no pattern is found is not changed by the first, so not by the second, and so on.
-    suspects = functools.reduce(operator.or_, (texts.str.contains(pattern) for pattern, _ in substitutions))
-    suspects = suspects.fill_null(False)
-    changed = texts.filter(suspects)
-    for pattern, replacement in substitutions:
-        changed = changed.str.replace_all(pattern, replacement)
-    return replace_rows(column, suspects, changed)

@@ -1,0 +1,6 @@
+"""What is in a data set: lengths, languages, duplicates, what filters would do, and thresholds for a share to keep."""
+
+from tamis.analysis.analyze import analyze
+from tamis.analysis.result import Analysis
+
+__all__ = ["Analysis", "analyze"]

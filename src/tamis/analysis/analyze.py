@@ -1,0 +1,219 @@
+"""Run an analysis, from the input to the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from tamis.analysis.inputs import (
+    ChosenSplits,
+    Coverage,
+    check_columns,
+    choose,
+    partitioning_of,
+    reader_for,
+    url_field_in,
+    without_places,
+)
+from tamis.analysis.page import analysis_page
+from tamis.analysis.result import Analysis
+from tamis.analysis.tables import score_table
+from tamis.analysis.thresholds import Proposal, bound_fields, chosen, propose, propose_together
+from tamis.errors import DataError, MissingExtraError, PlanError
+from tamis.models.language import built_in_languages
+from tamis.pipeline import Pipeline
+from tamis.runs.result import RunResult
+from tamis.stages.base import ProcessingStage
+from tamis.stages.io import JsonlWriter
+from tamis.stages.io.readers import Reader
+from tamis.stages.text.filters import ScoreFilter
+from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
+from tamis.stages.text.statistics.places import ReadPlaces
+
+__all__ = ["DEFAULT_SAMPLE", "analyze"]
+
+DEFAULT_SAMPLE: Final = 100_000
+"""About how many documents are looked at when nothing else is said."""
+
+MAX_SAMPLE: Final = 100_000
+"""How many documents are kept with their scores."""
+
+
+def analyze(
+    paths: str | Sequence[str],
+    *,
+    output: str = "tamis-analysis",
+    sample: int | None = None,
+    fraction: float | None = None,
+    everything: bool = False,
+    text_field: str = "text",
+    format_name: str | None = None,
+    keep_rate: float = 0.9,
+    filters: Sequence[str] | None = None,
+    languages: bool = True,
+    workers: int | None = None,
+    progress: Literal["auto", "live", "plain", "off"] = "auto",
+) -> Analysis:
+    """Look at a data set: what is in it, what the heuristic filters would do to it, which thresholds fit it.
+
+    Writes a page (``index.html``), all distributions (``scores.parquet``), the scores of the documents in the sample
+    (``sample.parquet``) and a recipe with the proposed thresholds (``recipe.yaml``).
+
+    Args:
+        paths: A file, a directory or a pattern, or several: JSON lines, Parquet, CSV or text.
+        output: The directory for the results. What an earlier analysis left there is replaced.
+        sample: About how many documents to look at, spread over the whole input; 100,000 by default.
+        fraction: The share of the documents to look at instead, 0 to 1.
+        everything: Whether to look at all documents instead.
+        text_field: The column with the text.
+        format_name: ``"jsonl"``, ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"text"``; by the files' names when not given.
+        keep_rate: The share of documents that the proposed thresholds are to keep, 0 to 1.
+        filters: Names of the filters to propose thresholds for together; all by default.
+        languages: Whether to identify languages, which needs ``tamis[language]`` and is what takes longest.
+        workers: How many tasks are worked on at the same time; all cores by default.
+        progress: What is shown meanwhile.
+
+    >>> import tempfile
+    >>> from tamis.quickstart import sample_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = analyze(sample_files()[3], output=folder, everything=True, progress="off")
+    >>> found.documents, found.proposed_share() >= 0.9
+    (171, True)
+    """
+    _check(sample, fraction, everything, keep_rate)
+    began = time.monotonic()
+    given = [str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    _check_output(output, given)
+    reader = reader_for(given, format_name, text_field, whole=everything)
+    url_field = url_field_in(check_columns(reader, text_field))
+    no_languages = _why_no_languages() if languages else "Not identified: it was not asked for."
+    wanted = None if everything or fraction is not None else sample or DEFAULT_SAMPLE
+    coverage = choose(reader, wanted, fraction, MAX_SAMPLE)
+    stage = TextStatistics(
+        text_field,
+        url_field,
+        fraction=coverage.fraction,
+        languages=not no_languages,
+        max_sample=MAX_SAMPLE,
+        sampled=coverage.sampled,
+    )
+    proposed_for = chosen(stage.chosen_filters, filters)
+    result = _run(reader, coverage, stage, output, workers, progress)
+    summary = merge_summaries(TextSummary.from_table(task.data) for task in result)
+    if summary is None or not summary.total("documents"):
+        raise DataError("there are no documents in it", path=", ".join(given))
+    scores = {one.name: summary.sample[one.name].to_numpy() for one in stage.chosen_filters}
+    scores["words"] = summary.sample["words"].to_numpy()
+    together = propose_together(proposed_for, scores, keep_rate)
+    analysis = Analysis(
+        paths=given,
+        text_field=text_field,
+        url_field=url_field,
+        coverage=coverage,
+        summary=summary,
+        filters=stage.chosen_filters,
+        keep_rate=keep_rate,
+        alone={one.name: propose(one, scores, keep_rate) for one in stage.chosen_filters if any(bound_fields(one))},
+        together=together,
+        recipe=_recipe(reader, text_field, together),
+        quarantined=sum(stats.quarantined for stats in result.stages),
+        seconds=time.monotonic() - began,
+        no_languages=no_languages,
+        output=output,
+    )
+    write_analysis(analysis)
+    return analysis
+
+
+def write_analysis(analysis: Analysis) -> None:
+    """Write the page and the tables, each whole or not at all."""
+    folder = Path(analysis.output)
+    _write(folder / "scores.parquet", lambda path: score_table(analysis).write_parquet(path))
+    _write(folder / "sample.parquet", lambda path: analysis.sample.write_parquet(path))
+    _write(folder / "recipe.yaml", lambda path: path.write_text(analysis.recipe, encoding="utf-8"))
+    _write(folder / "index.html", lambda path: path.write_text(analysis_page(analysis), encoding="utf-8"))
+
+
+def _write(path: Path, write: Any) -> None:
+    unfinished = path.with_name(f".{path.name}.tmp")
+    write(unfinished)
+    unfinished.replace(path)
+
+
+def _check(sample: int | None, fraction: float | None, everything: bool, keep_rate: float) -> None:
+    if sum((sample is not None, fraction is not None, everything)) > 1:
+        raise PlanError("analyze: give one of sample, fraction and everything")
+    if sample is not None and sample < 1:
+        raise PlanError(f"analyze(sample={sample}): must be at least 1")
+    if fraction is not None and not 0 < fraction <= 1:
+        raise PlanError(f"analyze(fraction={fraction}): must be above 0, and 1 at most")
+    if not 0 < keep_rate <= 1:
+        raise PlanError(f"analyze(keep_rate={keep_rate}): must be above 0, and 1 at most")
+
+
+def _check_output(output: str, paths: Sequence[str]) -> None:
+    """Refuse to write where is read: the next analysis would read what this one wrote."""
+    for path in paths:
+        if os.path.isdir(path) and Path(output).resolve().is_relative_to(Path(path).resolve()):
+            raise PlanError(
+                f"{output} is in {path}, which is to be read. Choose another directory for the results: --output "
+                "(output in Python)"
+            )
+
+
+def _why_no_languages() -> str:
+    """Why languages cannot be identified here; empty if they can."""
+    try:
+        built_in_languages()
+    except MissingExtraError as e:
+        return f"Not identified: {e}"
+    return ""
+
+
+def _run(
+    reader: Reader,
+    coverage: Coverage,
+    stage: TextStatistics,
+    output: str,
+    workers: int | None,
+    progress: Literal["auto", "live", "plain", "off"],
+) -> RunResult:
+    from tamis.backends.local import LocalExecutor
+
+    run_dir = os.path.join(output, "run")
+    if os.path.exists(os.path.join(run_dir, "run.json")):
+        shutil.rmtree(run_dir)
+    pipeline = Pipeline(
+        "analyze",
+        "Looks at a data set.",
+        [
+            ChosenSplits(partitioning_of(reader), coverage.below).with_(name="choose"),
+            ReadPlaces(reader.reader_stage()).with_(name="read"),
+            stage.with_(name="measure"),
+        ],
+    )
+    return pipeline.run(LocalExecutor(workers), run_dir=run_dir, progress=progress)
+
+
+def _recipe(reader: Reader, text_field: str, together: Sequence[Proposal]) -> str:
+    """A pipeline that keeps what the proposed thresholds keep."""
+    filters: list[Any] = [_as_written(proposal.filter) for proposal in together]
+    stages: list[ProcessingStage[Any, Any]] = [
+        without_places(reader),
+        *([ScoreFilter(filters, text_field=text_field)] if filters else []),
+        JsonlWriter("curated"),
+    ]
+    return Pipeline("proposed", "Thresholds that tamis analyze proposes.", stages).to_recipe()
+
+
+def _as_written(one: MeasuredFilter) -> MeasuredFilter:
+    """The filter as people write it: an argument that only matters for scores is left out."""
+    if hasattr(one, "stop_at_false"):
+        return dataclasses.replace(one, stop_at_false=True)  # type: ignore[type-var]  # it is a dataclass
+    return one

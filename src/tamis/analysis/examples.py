@@ -1,0 +1,93 @@
+"""Documents that are just kept, or just dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.analysis.result import Analysis
+from tamis.stages.text.filters.measured import MeasuredFilter
+
+__all__ = ["Example", "Neighbours", "neighbours"]
+
+EXAMPLES: Final = 2
+"""How many documents are shown on either side of a threshold."""
+
+_CANDIDATES: Final = 50
+
+
+@dataclass(frozen=True)
+class Example:
+    """A document of the sample.
+
+    Args:
+        score: Its score.
+        excerpt: How it begins.
+        file: The file it is in; empty when not known.
+        row: Its number in the file, from 1; ``None`` when not known.
+        byte: Where in the file the part begins that ``row`` counts from.
+    """
+
+    score: float
+    excerpt: str
+    file: str
+    row: int | None
+    byte: int
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        if self.row is None:
+            return self.file
+        behind = f" from byte {self.byte}" if self.byte else ""
+        return f"{self.file}, row {self.row}{behind}"
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The documents nearest to a threshold.
+
+    Args:
+        threshold: The threshold.
+        kept: Those that are kept, nearest first.
+        dropped: Those that are dropped, nearest first.
+    """
+
+    threshold: float
+    kept: list[Example]
+    dropped: list[Example]
+
+
+def neighbours(analysis: Analysis, one: MeasuredFilter) -> Iterator[Neighbours]:
+    """The documents nearest to each threshold of a filter. Which ones follows from the data alone.
+
+    Args:
+        analysis: The analysis.
+        one: One of its filters, with any thresholds.
+    """
+    scores = analysis.scores(one.name)
+    low, high = one.bounds()
+    kept = one.keep_scores(scores)
+    for bound, is_beyond in ((low, np.less), (high, np.greater)):
+        if bound is not None:
+            dropped = is_beyond(scores, bound)
+            # The sample is in the order of its keys, so that a stable sort leaves nothing to chance.
+            nearest = np.argsort(np.abs(scores - bound), kind="stable")
+            yield Neighbours(
+                bound,
+                _examples(analysis, one.name, nearest[kept[nearest]]),
+                _examples(analysis, one.name, nearest[dropped[nearest]]),
+            )
+
+
+def _examples(analysis: Analysis, score: str, rows: NDArray[np.int64]) -> list[Example]:
+    """The first of these rows that are different."""
+    some = analysis.sample[rows[:_CANDIDATES]].unique("excerpt", keep="first", maintain_order=True).head(EXAMPLES)
+    return [
+        Example(row[score], row["excerpt"], row["file"] or "", row["row"], row["start"] or 0)
+        for row in some.iter_rows(named=True)
+    ]

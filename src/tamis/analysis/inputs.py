@@ -1,0 +1,260 @@
+"""What is read: the reader that fits the files, and which parts of them."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
+from tamis.stages.base import SourceStage
+from tamis.stages.io import CsvReader, FilePartitioningStage, JsonlReader, ParquetReader, TextReader
+from tamis.stages.io.listing import Listing
+from tamis.stages.io.paths import absolute, with_compressions
+from tamis.stages.io.readers import Reader
+from tamis.stages.mixing.row_keys import scrambled
+from tamis.stages.text.statistics.places import FILE
+from tamis.stages.text.statistics.websites import URL_FIELDS
+from tamis.tasks import DocumentBatch, EmptyTask, FileGroup
+
+__all__ = [
+    "FORMATS",
+    "ChosenSplits",
+    "Coverage",
+    "check_columns",
+    "choose",
+    "reader_for",
+    "url_field_in",
+    "without_places",
+]
+
+FORMATS: Final = ("jsonl", "parquet", "csv", "tsv", "text")
+"""The formats that can be named."""
+
+SAMPLE_BLOCK: Final = "4MiB"
+"""How much is read at a place when not everything is: small, so that many places are looked at."""
+
+LEAST_SPLITS: Final = 64
+"""At how many places of a large input to look at least."""
+
+_ENDINGS: Final = {
+    "jsonl": JsonlReader.extensions,
+    "parquet": ParquetReader.extensions,
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "text": TextReader.extensions,
+}
+_ALL: Final = 2**64
+_LOOKED_AT_FILES: Final = 1000
+_MANY_SPLITS: Final = 8
+"""How many parts an input must have for one of them to be read in advance."""
+
+_SPARE: Final = 1.5
+"""How many documents are prepared for each that is kept as an example, in case that there are fewer than thought."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of an input is looked at.
+
+    Args:
+        splits: Parts that the input is cut into.
+        splits_read: Parts that are read.
+        nbytes: Bytes of the input, as its files are; -1 when unknown.
+        nbytes_read: Bytes of the parts that are read.
+        fraction: The share of the documents in these parts that is looked at.
+        below: The parts whose number, scrambled, is below this are read.
+        sampled: The share of the documents looked at that may become examples.
+    """
+
+    splits: int
+    splits_read: int
+    nbytes: int
+    nbytes_read: int
+    fraction: float = 1.0
+    below: int = _ALL
+    sampled: float = 1.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every document is looked at."""
+        return self.splits_read == self.splits and self.fraction >= 1
+
+    @property
+    def share(self) -> float:
+        """The share of the input that is looked at, by bytes."""
+        return self.fraction * (self.nbytes_read / self.nbytes if self.nbytes > 0 else 1.0)
+
+
+@dataclass
+class ChosenSplits(SourceStage[EmptyTask, FileGroup]):
+    """Some of the parts that an input is cut into, spread evenly over it.
+
+    Args:
+        partitioning: What cuts the input.
+        below: The parts whose number, scrambled, is below this are taken.
+    """
+
+    partitioning: FilePartitioningStage
+    below: int = _ALL
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        return None
+
+    @property
+    def file_paths(self) -> str | list[str]:
+        """What is read, for the check that nothing is written there."""
+        return self.partitioning.file_paths
+
+    @property
+    def file_extensions(self) -> list[str] | None:
+        """The endings that are looked for."""
+        return self.partitioning.file_extensions
+
+    def splits(self, scratch: str) -> Iterator[FileGroup]:
+        for number, split in enumerate(self.partitioning.splits(scratch)):
+            if _key(number) < self.below:
+                yield split
+
+
+def reader_for(paths: list[str], format_name: str | None, text_field: str, whole: bool) -> Reader:
+    """The reader for some files.
+
+    Args:
+        paths: Files, directories and patterns.
+        format_name: One of :data:`FORMATS`; the one of the first file when not given.
+        text_field: The name of the column that text files become.
+        whole: Whether everything is going to be read.
+    """
+    if format_name is not None and format_name not in FORMATS:
+        raise PlanError(
+            f"format {format_name!r}: it must be one of {', '.join(FORMATS)}.{did_you_mean(format_name, FORMATS)}"
+        )
+    found = format_name or _format_of(paths)
+    settings: dict[str, Any] = {
+        "on_error": "quarantine",
+        "include_path": FILE,
+        "blocksize": None if whole else SAMPLE_BLOCK,
+    }
+    if found == "jsonl":
+        return JsonlReader(paths, **settings)
+    if found == "parquet":
+        return ParquetReader(paths, **settings)
+    if found == "text":
+        return TextReader(paths, **settings, text_field=text_field)
+    return CsvReader(paths, **settings, delimiter="\t" if found == "tsv" else ",")
+
+
+def without_places(reader: Reader) -> Reader:
+    """The reader as a pipeline would have it that goes on with the data."""
+    return replace(reader, include_path=None, blocksize=None)
+
+
+def check_columns(reader: Reader, text_field: str) -> list[str] | None:
+    """The columns of the input, as far as its first file shows; an error if the one with the text is not there."""
+    columns = [name for name in reader.columns() or [] if name != FILE]
+    if columns and text_field not in columns:
+        near = did_you_mean(text_field, columns)
+        raise ColumnError(
+            f"there is no column {text_field!r}, only {', '.join(columns)}.{near}\n"
+            "  --text-field (text_field in Python) says which column has the text."
+        )
+    return columns or None
+
+
+def url_field_in(columns: list[str] | None) -> str | None:
+    """The column that seems to hold the address of each document.
+
+    >>> url_field_in(["text", "URL"])
+    'URL'
+    """
+    by_name = {name.lower(): name for name in reversed(columns or [])}
+    return next((by_name[name] for name in URL_FIELDS if name in by_name), None)
+
+
+def choose(reader: Reader, sample: int | None, fraction: float | None, max_sample: int) -> Coverage:
+    """Which parts of an input to read, and how many of the documents in them to look at.
+
+    Args:
+        reader: What reads it.
+        sample: About how many documents are wanted.
+        fraction: The share of the documents that is wanted, instead; everything when neither is given.
+        max_sample: How many documents can be kept as examples.
+    """
+    partitioning = partitioning_of(reader)
+    splits, sizes, nbytes = 0, True, 0
+    first: list[int] = []  # the smallest keys, with a minus: a heap gives up its smallest item
+    for number, split in enumerate(partitioning.splits("")):
+        splits += 1
+        nbytes += split.weight
+        sizes &= all(part.size >= 0 for part in split.slices)
+        heapq.heappush(first, -_key(number))
+        if len(first) > LEAST_SPLITS:
+            heapq.heappop(first)
+    documents = None
+    if sample is not None or splits >= _MANY_SPLITS:
+        documents = _estimated_documents(reader, splits, nbytes, min(-key for key in first))
+    if sample is not None and documents:
+        fraction = sample / documents
+    fraction = 1.0 if fraction is None else min(fraction, 1.0)
+    sampled = min(_SPARE * max_sample / (documents * fraction), 1.0) if documents else 1.0
+    everything = Coverage(splits, splits, nbytes if sizes else -1, nbytes, sampled=sampled)
+    if fraction >= 1:
+        return everything
+    below = min(max(int(fraction * _ALL), -first[0] + 1), _ALL)
+    chosen = [split.weight for split in ChosenSplits(partitioning, below).splits("")]
+    share = sum(chosen) / nbytes if sizes and nbytes else len(chosen) / splits
+    fraction = min(fraction / share, 1.0)
+    return replace(everything, splits_read=len(chosen), nbytes_read=sum(chosen), fraction=fraction, below=below)
+
+
+def _estimated_documents(reader: Reader, splits: int, nbytes: int, first: int) -> float | None:
+    """How many documents there are, going by the part of the input with the smallest key; ``None`` if that has none."""
+    rows = weight = 0
+    stage = reader.reader_stage()
+    for split in ChosenSplits(partitioning_of(reader), first + 1).splits(""):
+        weight += split.weight
+        rows += sum(batch.num_items for batch in stage.process(split) if isinstance(batch, DocumentBatch))
+    return rows * (nbytes / weight if weight else splits) or None
+
+
+def partitioning_of(reader: Reader) -> FilePartitioningStage:
+    """What cuts the input of a reader into parts."""
+    stage = reader.decompose()[0]
+    assert isinstance(stage, FilePartitioningStage)
+    return stage
+
+
+def _key(number: int) -> int:
+    return int(scrambled(np.array([number + 1], np.uint64) * np.uint64(0x9E3779B97F4A7C15))[0])
+
+
+def _format_of(paths: list[str]) -> str:
+    """The format of the files. Text beside other files (``README.md``) is not counted."""
+    endings = {ending: name for name, known in _ENDINGS.items() for ending in with_compressions(known)}
+    found: Counter[str] = Counter()
+    for path in paths:
+        for file in itertools.islice(Listing((absolute(path),), tuple(endings)).files(), _LOOKED_AT_FILES):
+            ending = max((e for e in endings if file.path.lower().endswith(e)), key=len, default=None)
+            if ending is None:
+                hint = f"Say what it is with --format (format_name in Python): {', '.join(FORMATS)}."
+                raise DataError("its name does not say what format it has", path=file.path, hint=hint)
+            found[endings[ending]] += 1
+    if len(found) > 1:
+        del found["text"]
+    if len(found) > 1:
+        counts = ", ".join(f"{count} x {name}" for name, count in found.most_common())
+        raise DataError(
+            f"there are files of several formats: {counts}",
+            path=", ".join(paths),
+            hint="Say which to read with --format (format_name in Python).",
+        )
+    return next(iter(found))

@@ -1,0 +1,255 @@
+"""The page of an analysis: one HTML file. Whatever comes from data goes through ``escaped``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import tamis
+from tamis.analysis.charts import Scale, histogram
+from tamis.analysis.examples import Example, neighbours
+from tamis.analysis.result import PERCENTILES, Analysis
+from tamis.analysis.tables import bins_of, measures_of, shown_bounds, shown_score
+from tamis.kernels.scripts import SCRIPT_NAMES
+from tamis.runs import figures
+from tamis.runs.html import Page, Tile, cell, escaped, fill, html_table, render_page, tiles_of
+from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.statistics.measures import BYTES, LENGTHS, WORDS
+
+__all__ = ["analysis_page"]
+
+_SHOWN: Final = 15
+_NO_BOUNDS: Final = (None, None)
+_EXCERPT: Final = 260
+
+
+def analysis_page(analysis: Analysis) -> str:
+    """The analysis as one HTML page that needs nothing else."""
+    title = _some([os.path.basename(path.rstrip("/")) or path for path in analysis.paths], 2)
+    head = f'<p class="soft">{_looked_at(analysis)}</p>{_tiles(analysis)}'
+    return render_page(Page("Analysis", title, head, _sections(analysis), tamis.__version__))
+
+
+def _sections(analysis: Analysis) -> Iterator[str]:
+    yield _overview(analysis)
+    yield _recipe(analysis)
+    yield _lengths(analysis)
+    yield _languages(analysis)
+    yield _sites(analysis)
+    yield _columns(analysis)
+    yield _filters(analysis)
+
+
+def _looked_at(analysis: Analysis) -> str:
+    """What the figures are about."""
+    coverage, documents = analysis.coverage, figures.number(analysis.documents)
+    where = escaped(_some(analysis.paths, 3))
+    if coverage.is_whole:
+        text = f"All {documents} documents of {where}."
+    else:
+        parts = f"{figures.number(coverage.splits_read)} of {figures.number(coverage.splits)} parts"
+        text = (
+            f"A sample of {documents} documents out of about {figures.number(analysis.documents_in_all)} in {where}: "
+            f"{figures.percent(coverage.fraction)} of those in {parts} that are spread over the input."
+        )
+    in_sample = len(analysis.sample)
+    if in_sample < analysis.documents:
+        text += (
+            f" Percentiles, proposals, languages, scripts, sites and examples come from {figures.number(in_sample)} of "
+            "them, chosen at random; all else is counted over all."
+        )
+    if analysis.quarantined:
+        text += f" {figures.number(analysis.quarantined)} rows could not be read; run/quarantine has them."
+    return text
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _tiles(analysis: Analysis) -> str:
+    summary, documents = analysis.summary, analysis.documents
+    distinct = summary.distinct()
+    about = f"\N{PLUS-MINUS SIGN} {figures.percent(2 * distinct.share_error)}" if distinct.share_error else "exact"
+    if not analysis.coverage.is_whole:
+        about = "within the sample; more in the whole input"
+    empty = summary.total("empty")
+    return tiles_of(
+        [
+            Tile("Documents", figures.number(documents), "all" if analysis.coverage.is_whole else "in the sample"),
+            Tile(
+                "Text", figures.size(summary.total(BYTES)), f"{figures.number(summary.total('characters'))} characters"
+            ),
+            Tile(
+                "Words", figures.number(summary.total(WORDS)), f"median {shown_score(analysis.percentile(WORDS, 50))}"
+            ),
+            Tile("Without a word", figures.percent(empty / documents), f"{figures.number(empty)} documents"),
+            Tile("Exact duplicates", figures.percent(distinct.duplicate_share), about),
+            Tile("Kept by defaults", figures.percent(analysis.kept_share_of_all()), f"{len(analysis.filters)} filters"),
+        ]
+    )
+
+
+def _overview(analysis: Analysis) -> str:
+    proposed = {proposal.filter.name: proposal for proposal in analysis.together}
+    rows = []
+    for one in analysis.filters:
+        kept, alone = analysis.kept_share(one.name), analysis.alone.get(one.name)
+        together = proposed.get(one.name)
+        rows.append(
+            f'<tr><td class="name"><a href="#{escaped(one.name)}">{escaped(one.name)}</a></td>'
+            f'<td class="words">{escaped(shown_bounds(one.bounds()))}</td>'
+            f"{cell(figures.percent(kept), kept)}"
+            f"{cell(figures.percent(analysis.dropped_alone_share(one.name)), analysis.dropped_alone_share(one.name))}"
+            f'<td class="words">{escaped(shown_bounds(alone.filter.bounds())) if alone else ""}</td>'
+            f'<td class="words">{escaped(shown_bounds(together.filter.bounds())) if together else ""}</td></tr>'
+        )
+    heads = ["Filter", "Default keeps", "Share kept", "Dropped by it alone"]
+    heads += [f"To keep {figures.percent(analysis.keep_rate)} by itself", "With the others"]
+    table = html_table(heads, rows, "sortable")
+    for name in (heads[1], heads[4], heads[5]):
+        table = table.replace(f"<th>{name}", f'<th class="words">{name}')
+    return f"<h2>Filters<small>what each keeps, and thresholds for another share</small></h2>{table}"
+
+
+def _recipe(analysis: Analysis) -> str:
+    share, wanted = analysis.proposed_share(), figures.percent(analysis.keep_rate)
+    note = (
+        f"With the thresholds of the last column, {len(analysis.together)} filters one after the other keep "
+        f"{figures.percent(share)} of the sample; {wanted} was asked for. Each of them drops the same small share: the "
+        "documents that are rarest in that respect."
+    )
+    if share < analysis.keep_rate:
+        note += " More cannot be kept: documents without a word have scores that no threshold keeps."
+    return (
+        "<h2>Recipe<small>recipe.yaml: tamis run understands it</small></h2>"
+        f"<p>{escaped(note)}</p>"
+        f"<details><summary>Show the recipe</summary><pre>{escaped(analysis.recipe)}</pre></details>"
+    )
+
+
+def _lengths(analysis: Analysis) -> str:
+    rows = []
+    for name in LENGTHS:
+        percentiles = "".join(cell(shown_score(analysis.percentile(name, p))) for p in PERCENTILES)
+        mean = analysis.summary.total(name) / analysis.documents
+        rows.append(f'<tr><td class="name">{name}</td>{cell(shown_score(float(f"{mean:.4g}")))}{percentiles}</tr>')
+    table = html_table(["Per document", "Mean", *(f"{p}%" for p in PERCENTILES)], rows)
+    charts = "".join(
+        f"<div><h3>{name}</h3>{_chart(analysis, name, _NO_BOUNDS, _NO_BOUNDS)}</div>" for name in (WORDS, BYTES)
+    )
+    return (
+        "<h2>Lengths<small>so many percent of the documents are not longer</small></h2>"
+        f'{table}<div class="pair">{charts}</div>'
+    )
+
+
+def _languages(analysis: Analysis) -> str:
+    scripts = [(f"{SCRIPT_NAMES.get(code, 'none')} ({code})", count) for code, count in analysis.shares("script")]
+    if analysis.no_languages:
+        languages = f'<p class="soft">{escaped(analysis.no_languages)}</p>'
+    else:
+        languages = _bars(analysis.shares("language"), len(analysis.sample))
+    return (
+        "<h2>Languages and scripts<small>und: cannot be told</small></h2>"
+        f'<div class="pair"><div><h3>Languages</h3>{languages}</div>'
+        f"<div><h3>Scripts</h3>{_bars(scripts, len(analysis.sample))}</div></div>"
+    )
+
+
+def _sites(analysis: Analysis) -> str:
+    of, to = analysis.shares("site"), analysis.shares("links")
+    if not of and not to:
+        return ""
+    column = f"column {analysis.url_field}" if analysis.url_field else "no column with addresses"
+    first = _bars(of, len(analysis.sample)) if of else '<p class="soft">no addresses of web sites</p>'
+    second = _bars(to, len(analysis.sample)) if to else '<p class="soft">no links</p>'
+    return (
+        "<h2>Sites<small>share of the documents</small></h2>"
+        f'<div class="pair"><div><h3>That documents come from <small class="soft">{escaped(column)}</small></h3>{first}'
+        f"</div><div><h3>That texts link to</h3>{second}</div></div>"
+    )
+
+
+def _columns(analysis: Analysis) -> str:
+    rows = []
+    for name, kind, seen, nulls in analysis.summary.columns.iter_rows():
+        share = nulls / seen if seen else 0.0
+        rows.append(
+            f'<tr><td class="name">{escaped(name, 200)}</td><td class="words"><code>{escaped(kind, 200)}</code></td>'
+            f"{cell(figures.number(seen), seen)}{cell(figures.percent(share), share)}</tr>"
+        )
+    table = html_table(("Column", "Type", "Rows", "Null"), rows, "sortable").replace(
+        "<th>Type", '<th class="words">Type'
+    )
+    return f"<h2>Columns<small>a column may have another type in another part of the input</small></h2>{table}"
+
+
+def _filters(analysis: Analysis) -> str:
+    proposed = {proposal.filter.name: proposal.filter for proposal in analysis.together}
+    parts = [
+        "<h2>Scores<small>bars: the root of the number of documents; red: dropped by default; line: default threshold; "
+        "dashed: proposed with the others</small></h2>"
+    ]
+    for one in analysis.filters:
+        other = proposed.get(one.name)
+        heads = "".join(f"<th>{p}%</th>" for p in PERCENTILES)
+        values = "".join(cell(shown_score(analysis.percentile(one.name, p))) for p in PERCENTILES)
+        facts = f"default: {shown_bounds(one.bounds())}, keeps {figures.percent(analysis.kept_share(one.name))}"
+        if other is not None:
+            facts += f"; proposed: {shown_bounds(other.bounds())}"
+        parts.append(
+            f'<h3 id="{escaped(one.name)}">{escaped(one.name)} <small class="soft">{escaped(facts)}</small></h3>'
+            f"{_chart(analysis, one.name, one.bounds(), other.bounds() if other else _NO_BOUNDS)}"
+            f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody><tr>{values}</tr></tbody></table></div>'
+            f"{_examples(analysis, one, other)}"
+        )
+    return "".join(parts)
+
+
+def _examples(analysis: Analysis, one: MeasuredFilter, proposed: MeasuredFilter | None) -> str:
+    parts = []
+    for kind, filter_with in (("default", one), ("proposed", proposed)):
+        if filter_with is None or (kind == "proposed" and filter_with.bounds() == one.bounds()):
+            continue
+        for found in neighbours(analysis, filter_with):
+            dropped = "".join(_example(e, "lost") for e in found.dropped) or '<p class="soft">none</p>'
+            kept = "".join(_example(e, "kept") for e in found.kept) or '<p class="soft">none</p>'
+            parts.append(
+                f'<p class="soft">Near the {kind} threshold {escaped(shown_score(found.threshold))}</p>'
+                f'<div class="pair"><div><p>just dropped</p>{dropped}</div><div><p>just kept</p>{kept}</div></div>'
+            )
+    return f"<details><summary>Documents near the thresholds</summary>{''.join(parts)}</details>" if parts else ""
+
+
+def _example(example: Example, kind: str) -> str:
+    place = f" \N{MIDDLE DOT} {escaped(example.place, 300)}" if example.place else ""
+    excerpt = escaped(" ".join(example.excerpt.split()), _EXCERPT) or "(empty)"
+    score = escaped(shown_score(example.score))
+    return f'<div class="excerpt {kind}"><p class="soft">{score}{place}</p><p>{excerpt}</p></div>'
+
+
+def _chart(
+    analysis: Analysis,
+    measure: str,
+    default: tuple[float | None, float | None],
+    proposed: tuple[float | None, float | None],
+) -> str:
+    is_share = measures_of(analysis)[measure]
+    lowest, most = (analysis.percentile(measure, percent) for percent in (0, 99.5))
+    scale = Scale.of(is_share, lowest, most, [*default, *proposed])
+    return histogram(measure, bins_of(analysis, measure), scale, default, proposed)
+
+
+def _bars(shares: Sequence[tuple[str, int]], documents: int) -> str:
+    most = max((count for _, count in shares), default=1)
+    rows = [
+        f'<tr><td class="name">{escaped(value, 100)}</td>'
+        f'<td class="bar"><span class="track">{fill(count / most)}</span></td>'
+        f"{cell(figures.number(count))}{cell(figures.percent(count / documents))}</tr>"
+        for value, count in shares[:_SHOWN]
+    ]
+    more = f'<p class="soft">and {figures.number(len(shares) - _SHOWN)} more</p>' if len(shares) > _SHOWN else ""
+    return f'<div class="wide"><table class="grouped"><tbody>{"".join(rows)}</tbody></table></div>{more}'

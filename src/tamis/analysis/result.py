@@ -1,0 +1,148 @@
+"""What an analysis finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tamis.analysis.inputs import Coverage
+from tamis.analysis.thresholds import Proposal, kept_by
+from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.statistics import TextSummary
+
+__all__ = ["PERCENTILES", "Analysis"]
+
+PERCENTILES: Final = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is in a data set.
+
+    Args:
+        paths: The files, directories and patterns that were looked at.
+        text_field: The column with the text.
+        url_field: The column with the documents' addresses, if there is one.
+        coverage: How much of the input was looked at.
+        summary: What was counted, and a sample of the documents.
+        filters: The filters, with their default thresholds.
+        keep_rate: The share of documents that the proposed thresholds are to keep, 0 to 1.
+        alone: For each filter, thresholds with which it keeps that share by itself.
+        together: Thresholds with which the chosen filters keep that share one after the other.
+        recipe: A recipe with the latter, as YAML.
+        quarantined: Rows that could not be read.
+        seconds: How long it took.
+        no_languages: Why languages were not identified; empty if they were.
+        output: The directory with the page and the tables.
+    """
+
+    paths: Sequence[str]
+    text_field: str
+    url_field: str | None
+    coverage: Coverage
+    summary: TextSummary
+    filters: Sequence[MeasuredFilter]
+    keep_rate: float
+    alone: dict[str, Proposal]
+    together: Sequence[Proposal]
+    recipe: str
+    quarantined: int
+    seconds: float
+    no_languages: str
+    output: str
+
+    @property
+    def documents(self) -> int:
+        """How many documents were looked at."""
+        return self.summary.total("documents")
+
+    @property
+    def documents_in_all(self) -> int:
+        """How many documents the input has, as far as can be told from the part of it that was read."""
+        read = self.summary.total("read")
+        share = self.coverage.share / self.coverage.fraction
+        return read if self.coverage.is_whole or not share else round(read / share)
+
+    @property
+    def sample(self) -> pl.DataFrame:
+        """The documents in the sample: where they are, lengths, scores, language, script, sites, how they begin."""
+        return self.summary.sample
+
+    def scores(self, measure: str) -> NDArray[np.float64]:
+        """The values of one measure in the sample: a filter's score, or a length such as ``"words"``."""
+        return self.sample[measure].cast(pl.Float64).to_numpy()
+
+    def percentile(self, measure: str, percent: float) -> float:
+        """The value that so many percent of the documents do not exceed."""
+        return float(np.quantile(self.scores(measure), percent / 100, method="inverted_cdf"))
+
+    def kept_share(self, filter_name: str) -> float:
+        """The share of documents that a filter keeps with its default threshold."""
+        return 1 - self._decision(filter_name, "dropped") / self.documents
+
+    def dropped_alone_share(self, filter_name: str) -> float:
+        """The share of documents that a filter drops with its default threshold, and no other one does."""
+        return self._decision(filter_name, "dropped_alone") / self.documents
+
+    def kept_share_of_all(self) -> float:
+        """The share of documents that all filters keep with their default thresholds."""
+        return float(kept_by(self.filters, {one.name: self.scores(one.name) for one in self.filters}).mean())
+
+    def proposed_share(self) -> float:
+        """The share of the sample that the filters keep with the thresholds that are proposed for all together."""
+        chosen = [proposal.filter for proposal in self.together]
+        return float(kept_by(chosen, {one.name: self.scores(one.name) for one in self.filters}).mean())
+
+    def shares(self, column: str) -> list[tuple[str, int]]:
+        """The values of a column of the sample and how many documents have each, most first.
+
+        Args:
+            column: ``"language"``, ``"script"``, ``"site"`` or ``"links"``; a document may have several links.
+        """
+        values = self.sample[column]
+        if values.dtype == pl.List(pl.String):
+            values = values.explode()
+        counts = values.drop_nulls().alias("value").value_counts(name="documents")
+        ordered = counts.sort(["documents", "value"], descending=[True, False])
+        return list(ordered.iter_rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The main figures, for programs."""
+        distinct = self.summary.distinct()
+        proposed = {proposal.filter.name: proposal.filter.bounds() for proposal in self.together}
+        names = ("documents", "read", "null", "empty", "bytes", "characters", "words", "lines")
+        return {
+            "paths": list(self.paths),
+            "documents_in_all": self.documents_in_all,
+            "is_whole": self.coverage.is_whole,
+            **{name: self.summary.total(name) for name in names},
+            "quarantined": self.quarantined,
+            "duplicate_share": distinct.duplicate_share,
+            "duplicate_share_error": distinct.share_error,
+            "languages": dict(self.shares("language")),
+            "scripts": dict(self.shares("script")),
+            "keep_rate": self.keep_rate,
+            "kept_by_defaults": self.kept_share_of_all(),
+            "kept_by_proposal": self.proposed_share(),
+            "filters": {
+                one.name: {
+                    "default": one.bounds(),
+                    "kept": self.kept_share(one.name),
+                    "dropped_alone": self.dropped_alone_share(one.name),
+                    "percentiles": {str(p): self.percentile(one.name, p) for p in PERCENTILES},
+                    "proposed_alone": self.alone[one.name].filter.bounds() if one.name in self.alone else None,
+                    "proposed_together": proposed.get(one.name),
+                }
+                for one in self.filters
+            },
+            "output": self.output,
+            "seconds": self.seconds,
+        }
+
+    def _decision(self, filter_name: str, column: str) -> int:
+        return int(self.summary.decisions.filter(pl.col("filter") == filter_name)[column].sum())

@@ -1,0 +1,146 @@
+"""The tables that an analysis writes: scores as Parquet, and what a terminal shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from tamis.analysis.result import PERCENTILES, Analysis
+from tamis.runs import figures
+from tamis.runs.terminal import rendered
+from tamis.stages.text.statistics.measures import BYTES, LENGTHS, bin_edges, is_share
+
+__all__ = [
+    "bins_of",
+    "closing_line",
+    "measures_of",
+    "score_table",
+    "shown_bounds",
+    "shown_score",
+    "terminal_table",
+]
+
+_SCHEMA: dict[str, Any] = {
+    "measure": pl.String,
+    "kind": pl.String,
+    "percentile": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "documents": pl.Int64,
+    "share": pl.Float64,
+}
+
+
+def measures_of(analysis: Analysis) -> dict[str, bool]:
+    """Everything that is measured, and whether its values are from 0 to 1."""
+    return dict.fromkeys(LENGTHS, False) | {one.name: is_share(one) for one in analysis.filters}
+
+
+def bins_of(analysis: Analysis, measure: str) -> pl.DataFrame:
+    """The bins of a measure that have documents: ``low``, ``high`` (null for the last) and ``documents``."""
+    edges = pl.DataFrame({"low": bin_edges(measures_of(analysis)[measure])}).with_row_index("bin")
+    edges = edges.with_columns(pl.col("bin").cast(pl.Int64), high=pl.col("low").shift(-1))
+    found = analysis.summary.histogram.filter(pl.col("measure") == measure)
+    return found.join(edges, on="bin", how="left").sort("bin").select("low", "high", "documents")
+
+
+def score_table(analysis: Analysis) -> pl.DataFrame:
+    """All distributions in one table, a row for each figure.
+
+    ``kind`` says what a row is: a ``percentile`` (``low`` is the value), a ``bin`` (values from ``low`` up to but not
+    ``high``, and how many ``documents`` are in it) or a threshold (scores from ``low`` to ``high`` are kept, which is a
+    ``share`` of the documents): ``default``, ``proposed alone`` or ``proposed together``.
+    """
+    rows: list[dict[str, Any]] = []
+    for measure in measures_of(analysis):
+        rows += (
+            {"measure": measure, "kind": "percentile", "percentile": p, "low": analysis.percentile(measure, p)}
+            for p in PERCENTILES
+        )
+        rows += ({"measure": measure, "kind": "bin", **row} for row in bins_of(analysis, measure).iter_rows(named=True))
+    thresholds = [("default", one, analysis.kept_share(one.name)) for one in analysis.filters]
+    thresholds += [("proposed alone", p.filter, p.kept) for p in analysis.alone.values()]
+    thresholds += [("proposed together", p.filter, p.kept) for p in analysis.together]
+    for kind, one, share in thresholds:
+        low, high = one.bounds()
+        rows.append({"measure": one.name, "kind": kind, "low": low, "high": high, "share": share})
+    return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def shown_score(value: float | None) -> str:
+    """A score as people read it.
+
+    >>> shown_score(0.123456), shown_score(1234567.0), shown_score(3.0), shown_score(None)
+    ('0.1235', '1,234,567', '3', '–')
+    """  # noqa: RUF002 - the dash is what is shown
+    if value is None:
+        return figures.percent(None)
+    if float(value).is_integer() or abs(value) >= 1000:
+        return figures.number(value)
+    return f"{value:.4g}"
+
+
+def shown_bounds(bounds: tuple[float | None, float | None]) -> str:
+    """The scores that are kept.
+
+    >>> shown_bounds((50, 100000)), shown_bounds((None, 0.2)), shown_bounds((2, None))
+    ('50 to 100,000', 'at most 0.2', 'at least 2')
+    """
+    low, high = bounds
+    if low is not None and high is not None:
+        return f"{shown_score(low)} to {shown_score(high)}"
+    return f"at most {shown_score(high)}" if low is None else f"at least {shown_score(low)}"
+
+
+def terminal_table(analysis: Analysis, *, width: int = 100, color: bool = False) -> str:
+    """The main figures as a table for terminals."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("filter", overflow="fold", min_width=12)
+    for name in ("median", "default", "drops", "alone", "proposed"):
+        table.add_column(name, justify="left" if name in ("default", "proposed") else "right", no_wrap=True)
+    proposed = {proposal.filter.name: proposal.filter.bounds() for proposal in analysis.together}
+    for one in analysis.filters:
+        name = one.name
+        table.add_row(
+            Text(name),
+            shown_score(analysis.percentile(name, 50)),
+            shown_bounds(one.bounds()),
+            figures.percent(1 - analysis.kept_share(name)),
+            figures.percent(analysis.dropped_alone_share(name)),
+            shown_bounds(proposed[name]) if name in proposed else "",
+        )
+    return rendered(*map(Text, headline(analysis)), Text(), table, width=width, color=color)
+
+
+def headline(analysis: Analysis) -> list[str]:
+    """The data set in a few lines."""
+    summary, distinct = analysis.summary, analysis.summary.distinct()
+    documents = figures.number(analysis.documents)
+    if not analysis.coverage.is_whole:
+        documents += f" of about {figures.number(analysis.documents_in_all)}"
+    lengths = ", ".join(f"{shown_score(analysis.percentile(BYTES, p))}" for p in (10, 50, 90))
+    lines = [
+        f"{documents} documents, {figures.size(summary.total(BYTES))}, {figures.number(summary.total('words'))} words",
+        f"lengths in bytes (10%, 50%, 90%): {lengths}",
+        f"without a word: {figures.percent(summary.total('empty') / analysis.documents)}; "
+        f"exact duplicates: {figures.percent(distinct.duplicate_share)}"
+        + (f" (± {figures.percent(2 * distinct.share_error)})" if distinct.share_error else ""),
+    ]
+    for name, column in (("languages", "language"), ("scripts", "script")):
+        shares = analysis.shares(column)
+        if shares:
+            top = ", ".join(f"{value} {figures.percent(count / len(analysis.sample))}" for value, count in shares[:6])
+            lines.append(f"{name}: {top}" + (", ..." if len(shares) > 6 else ""))
+    return lines
+
+
+def closing_line(analysis: Analysis) -> str:
+    """What the thresholds keep, in one sentence."""
+    return (
+        f"The default thresholds together keep {figures.percent(analysis.kept_share_of_all())}, the proposed ones "
+        f"{figures.percent(analysis.proposed_share())} ({figures.percent(analysis.keep_rate)} was asked for)."
+    )

@@ -1,0 +1,353 @@
+"""Rules that find personal data and secrets in a text.
+
+A rule has needles, short strings one of which every find contains, so that texts without any cost next to nothing, and
+a function that finds the places. Rules are strict where they can be: check digits, ranges and shapes are verified, as a
+wrong find damages good text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tamis.kernels.needles import Letter, Needles, any_case, digits, exactly
+from tamis.kernels.operations import IN_LONG_WORDS, NEAR_DIGITS
+
+__all__ = ["RULES", "Rule", "Span", "is_iban", "is_luhn_number"]
+
+Span: TypeAlias = tuple[int, int]
+"""Where a find begins and ends, in characters."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one kind of data is found.
+
+    Args:
+        needles: What a text must contain, one of them, to be looked at.
+        find: Every place in a text, from left to right.
+    """
+
+    needles: tuple[Needles, ...]
+    find: Callable[[str], Iterator[Span]]
+
+
+_UPPER: Letter = (0, ord("A"), ord("Z"))
+_DIGIT: Letter = (0, ord("0"), ord("9"))
+_UPPER_OR_DIGIT: Letter = (0, ord("0"), ord("Z"))  # and some punctuation between them
+_HEX: Letter = (32, ord("0"), ord("f"))  # and what lies between
+_SEPARATOR: Letter = (0, ord(" "), ord("-"))
+_DOT, _COLON, _SPACE, _PLUS = exactly("."), exactly(":"), exactly(" "), exactly("+")
+
+
+# -- e-mail ------------------------------------------------------------------------------------------------------------
+
+_LOCAL_PART = re.compile(r"(?<![\w.+%-])[A-Za-z0-9_+%-](?:[A-Za-z0-9._+%-]{0,62}[A-Za-z0-9_+%-])?\Z")
+_DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}([A-Za-z]{2,24})(?![\w-])")
+# What stands behind the last dot of names of files and of systemd's units that have an "@" in them.
+_FILES = ("png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "json", "html", "xml", "conf")
+_UNITS = ("service", "socket", "target", "timer", "mount", "path", "device", "slice")
+_NO_DOMAINS = frozenset((*_FILES, *_UNITS))
+
+
+def _find_email(text: str) -> Iterator[Span]:
+    at, done = text.find("@"), 0
+    while at >= 0:
+        local = _LOCAL_PART.search(text, max(done, at - 64), at)
+        domain = _DOMAIN.match(text, at + 1) if local else None
+        if local and domain and domain[1].lower() not in _NO_DOMAINS and not _is_repository(text, local, domain):
+            yield local.start(), domain.end()
+            done = domain.end()
+        at = text.find("@", at + 1)
+
+
+def _is_repository(text: str, local: re.Match[str], domain: re.Match[str]) -> bool:
+    """Whether this is the address of a repository: ``git@host.org:name``."""
+    return local[0] == "git" and text.startswith((":", "/"), domain.end())
+
+
+# -- telephone ---------------------------------------------------------------------------------------------------------
+
+# The first character of these patterns is looked at first, and what must not stand before it only then: Python finds a
+# pattern that begins with few characters much faster.
+_INTERNATIONAL = re.compile(r"\+(?<![\w+.]\+)[1-9](?:[ ./-]?\(?[0-9]++\)?){1,9}(?![\w+]|[.-][0-9])")
+# Seven digits behind an area code, neither of which begins with 0 or 1: the numbering plan of North America.
+_NOT_BEHIND = r"(?![\w/=-]|\.[0-9])"
+_AMERICAN = (
+    re.compile(rf"[2-9](?<![\w.+/=-][2-9])[0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
+    re.compile(rf"1(?<![\w.+/=-]1)[-. ][2-9][0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
+    re.compile(rf"\((?<![\w.+/=-]\()[2-9][0-9]{{2}}\) ?[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_NOT_BEHIND}"),
+)
+_BEHIND_A_MARK = re.compile(r"[.:] ?(\(?[0-9](?:[ ./-]?[()]?[0-9]){5,14})(?!\w|[.-][0-9])")
+_WORD_FOR_PHONE = re.compile(r"(?<!\w)(?ai:tel|phone|telephone|telefon|fax|telefax|mobile|mobil)[.:]?\Z")
+_PHONE_NEEDLES = Needles.of(
+    [*_PLUS, (0, ord("1"), ord("9")), (0, ord(" "), ord("9"))],
+    [*digits(3), (0, ord(" "), ord(".")), *digits(4)],
+    *([*any_case(word), (0, ord("."), ord(":"))] for word in ("tel", "hone", "fon", "fax", "mobile", "mobil")),
+    where=NEAR_DIGITS,
+)
+
+
+def _find_phone(text: str) -> Iterator[Span]:
+    found = [match.span() for pattern in _AMERICAN for match in pattern.finditer(text)]
+    found += [m.span() for m in _INTERNATIONAL.finditer(text) if 9 <= _digits_in(m[0]) <= 15]
+    for match in _BEHIND_A_MARK.finditer(text):
+        word = _WORD_FOR_PHONE.search(text, max(0, match.start() - 11), match.start())
+        if word and 7 <= _digits_in(match[1]) <= 15:
+            found.append(match.span(1))
+    yield from _apart(found)
+
+
+def _digits_in(text: str) -> int:
+    return sum(map(str.isdigit, text))
+
+
+# -- internet addresses ------------------------------------------------------------------------------------------------
+
+_IPV4 = re.compile(r"[1-9](?<![\w.+~/-][1-9])[0-9]{0,2}(?:\.[0-9]{1,3}){3}(?![\w+~-]|\.[0-9])")
+_BEFORE_A_VERSION = re.compile(r"(?i)(?:version|release|ver|v|rev|revision|section|kernel|firmware)[.:]?\s*\Z")
+_BEGINNING_OF_LINE = re.compile(r"(?:\A|\n)[ \t]*\Z")
+_COLONS = re.compile(r":(?=[0-9A-Fa-f]{0,4}:)")
+_IPV6 = re.compile(r"(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
+_IPV4_NEEDLES = Needles.of(*([_DIGIT, *_DOT, *digits(size), *_DOT, _DIGIT] for size in (1, 2, 3)), where=NEAR_DIGITS)
+_IPV6_NEEDLES = Needles.of(
+    *([*_COLON, *[_HEX] * size, *_COLON] for size in (3, 4)),
+    [*[_HEX] * 3, *_COLON, *_COLON],
+)
+_HIGHEST_OF_A_VERSION = 50
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+def _find_ip(text: str) -> Iterator[Span]:
+    found = [m.span() for m in _IPV4.finditer(text) if not _is_numbering(text, m) and _is_public(m[0])]
+    done = 0
+    for colon in _COLONS.finditer(text):
+        begin = colon.start()
+        while begin > done and begin > colon.start() - 4 and text[begin - 1] in _HEX_DIGITS:
+            begin -= 1
+        match = _IPV6.match(text, begin) if colon.start() >= done else None
+        if match and not (begin > 0 and (text[begin - 1].isalnum() or text[begin - 1] in "_:.")):
+            done = match.end()
+            groups = match[0].split(":")
+            has_long_group = max(map(len, groups[1:-1])) > 2 or (len(groups[0]) > 2 and not groups[1])
+            if has_long_group and any(map(str.isdigit, match[0])) and _is_public(match[0]):
+                found.append(match.span())
+    yield from _apart(found)
+
+
+def _is_numbering(text: str, match: re.Match[str]) -> bool:
+    """Whether four numbers are those of a version or of a section."""
+    # Of four small numbers hardly ever an address is made, but many a version.
+    if max(map(int, match[0].split("."))) < _HIGHEST_OF_A_VERSION:
+        return True
+    begin = match.start()
+    if text.startswith(".", match.end()) and _BEGINNING_OF_LINE.search(text, max(0, begin - 20), begin):
+        return True
+    return _BEFORE_A_VERSION.search(text, max(0, begin - 12), begin) is not None
+
+
+def _is_public(address: str) -> bool:
+    """Whether this is an address, and not of a private, local or reserved network, which is nobody's."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return known.is_global and not known.is_multicast and not known.is_reserved
+
+
+# -- bank accounts and cards -------------------------------------------------------------------------------------------
+
+# The length of an IBAN by country: ISO 13616, registry of 2024.
+_COUNTRIES_BY_LENGTH = {
+    15: "NO",
+    16: "BE",
+    18: "DK FI FK FO GL NL",
+    19: "MK SI",
+    20: "AT BA EE KZ LT LU MN XK",
+    21: "CH HR LI LV",
+    22: "BG BH CR DE GB GE IE ME RS VA",
+    23: "AE GI IL IQ OM SO TL",
+    24: "AD CZ ES MD PK RO SA SE SK TN VG",
+    25: "LY PT ST",
+    26: "IS TR",
+    27: "BI DJ FR GR IT MC MR SM",
+    28: "AL AZ BY CY DO GT HU LB NI PL SV",
+    29: "BR EG PS QA UA",
+    30: "JO KW MU YE",
+    31: "MT SC",
+    32: "LC",
+    33: "RU",
+}
+_IBAN_LENGTHS = {country: length for length, some in _COUNTRIES_BY_LENGTH.items() for country in some.split()}
+_IBAN = re.compile(r"(?<!\w)(?=([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}))")
+_IBAN_NEEDLES = Needles.of(
+    [_UPPER, _UPPER, _DIGIT, _DIGIT, *[_UPPER_OR_DIGIT] * 3],
+    [_UPPER, _UPPER, _DIGIT, _DIGIT, *_SPACE, *[_UPPER_OR_DIGIT] * 3],
+    where=NEAR_DIGITS,
+)
+
+
+def is_iban(text: str) -> bool:
+    """Whether a text without spaces is an IBAN: its country's length, and the check digits (ISO 7064, mod 97-10).
+
+    >>> is_iban("GB82WEST12345698765432"), is_iban("GB82WEST12345698765433")
+    (True, False)
+    """
+    if len(text) != _IBAN_LENGTHS.get(text[:2]):
+        return False
+    return int("".join(str(int(c, 36)) for c in text[4:] + text[:4])) % 97 == 1
+
+
+def _find_iban(text: str) -> Iterator[Span]:
+    for match in _IBAN.finditer(text):
+        begin = end = match.start()
+        length = _IBAN_LENGTHS.get(text[begin : begin + 2], 0)
+        compact = ""
+        while end < match.end(1) and len(compact) < length:
+            compact += text[end].strip()
+            end += 1
+        if is_iban(compact) and not (end < len(text) and text[end].isalnum()):
+            yield begin, end
+
+
+_CARD = re.compile(
+    r"[2-6](?<![\w.+/=#-][2-6])(?:[0-9]{13,18}|[0-9]{3}(?:([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{3})?"
+    r"|([ -])[0-9]{6}\2[0-9]{4,5}))(?![\w/=-]|\.[0-9])"
+)
+_CARD_NEEDLES = Needles.of(
+    digits(14),
+    [*digits(4), _SEPARATOR, *digits(4), _SEPARATOR, *digits(4)],
+    [*digits(4), _SEPARATOR, *digits(6), _SEPARATOR, *digits(4)],
+    where=NEAR_DIGITS,
+)
+
+
+def is_luhn_number(number: str) -> bool:
+    """Whether the last digit is the check digit of the others (ISO/IEC 7812-1).
+
+    >>> is_luhn_number("4111111111111111"), is_luhn_number("4111111111111112")
+    (True, False)
+    """
+    doubled = [int(digit) * 2 for digit in number[-2::-2]]
+    return (sum(map(int, number[::-2])) + sum(value - 9 if value > 9 else value for value in doubled)) % 10 == 0
+
+
+def _is_of_an_issuer(number: str) -> bool:
+    """Whether a number of this length may begin so."""
+    two, four = int(number[:2]), int(number[:4])
+    length = len(number)
+    if length == 14:
+        return two in (36, 38) or 3000 <= four <= 3059  # Diners Club
+    if length == 15:
+        return two in (34, 37)  # American Express
+    if length == 16:
+        is_mastercard = 51 <= two <= 55 or 2221 <= four <= 2720
+        return number[0] == "4" or is_mastercard or four == 6011 or two in (62, 64, 65) or 3528 <= four <= 3589
+    return two == 62 or (length == 19 and number[0] == "4")  # UnionPay, Visa
+
+
+def _find_card(text: str) -> Iterator[Span]:
+    for match in _CARD.finditer(text):
+        number = match[0].replace(" ", "").replace("-", "")
+        if len(set(number)) > 2 and _is_of_an_issuer(number) and is_luhn_number(number):
+            yield match.span()
+
+
+# -- keys and secrets --------------------------------------------------------------------------------------------------
+
+_KEYS = {
+    "AKIA": r"AKIA[0-9A-Z]{16}",  # Amazon Web Services
+    "ASIA": r"ASIA[0-9A-Z]{16}",
+    "gh": r"gh[pousr]_[0-9A-Za-z]{36,251}",  # GitHub
+    "github_pat_": r"github_pat_[0-9A-Za-z_]{50,255}",
+    "glpat-": r"glpat-[0-9A-Za-z_-]{20,64}",  # GitLab
+    "xox": r"xox[abeoprs]-[0-9A-Za-z-]{20,250}",  # Slack
+    "xapp-": r"xapp-[0-9]-[0-9A-Za-z-]{20,250}",
+    "AIza": r"AIza[0-9A-Za-z_-]{35}",  # Google
+    "ya29.": r"ya29\.[0-9A-Za-z_-]{30,400}",
+    # OpenAI, Anthropic, OpenRouter
+    "sk-": r"sk-(?:(?:ant|proj|svcacct|admin|or-v1)-[0-9A-Za-z_-]{20,250}|[0-9A-Za-z]{32,64})",
+    "_live_": r"[rs]k_live_[0-9A-Za-z]{20,250}",  # Stripe
+    "hf_": r"hf_[A-Za-z]{30,40}",  # Hugging Face
+    "npm_": r"npm_[0-9A-Za-z]{36}",
+    "pypi-": r"pypi-AgE[0-9A-Za-z_-]{50,250}",
+    "SG.": r"SG\.[0-9A-Za-z_-]{22}\.[0-9A-Za-z_-]{43}",  # SendGrid
+    "eyJ": r"eyJ[0-9A-Za-z_-]{8,2000}\.eyJ[0-9A-Za-z_-]{8,4000}\.[0-9A-Za-z_-]{16,1000}",  # JSON Web Tokens
+}
+_KEY = re.compile(rf"(?<![0-9A-Za-z_])(?:{'|'.join(_KEYS.values())})(?![0-9A-Za-z_])")
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----[^-]{0,20000}"
+    r"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+)
+_KEY_NEEDLES = Needles.of(
+    *(exactly(prefix) for prefix in _KEYS if prefix not in ("gh", "xox")),
+    [*exactly("gh"), (0, ord("o"), ord("u")), *exactly("_")],
+    [*exactly("xox"), (0, ord("a"), ord("s")), *exactly("-")],
+    where=IN_LONG_WORDS,
+)
+
+
+def _find_key(text: str) -> Iterator[Span]:
+    found = [m.span() for m in _KEY.finditer(text) if any(map(str.isdigit, m[0])) or m[0].startswith("hf_")]
+    yield from _apart([*found, *(m.span() for m in _KEY_BLOCK.finditer(text))])
+
+
+_ASSIGNED = re.compile(
+    r"(?ai)(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)[\"']?"
+    r"(?:\s{0,3}[:=]|\s{0,3}=>)\s{0,3}[\"']?([0-9a-z_+/=.~-]{16,200})(?![\w$({])"
+)
+_SECRET_NEEDLES = Needles.of(
+    *map(any_case, ("password", "passwd", "secret", "token", "apikey", "accesskey", "privatekey", "credential")),
+    *([*any_case(word), (0, ord("-"), ord("_")), *any_case("key")] for word in ("api", "access", "private")),
+)
+_LEAST_BITS = 3.5
+
+
+def _find_secret(text: str) -> Iterator[Span]:
+    for match in _ASSIGNED.finditer(text):
+        value = match[1]
+        has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+        if has_both and _bits_per_character(value) >= _LEAST_BITS:
+            yield match.span(1)
+
+
+def _bits_per_character(text: str) -> float:
+    """The entropy of the characters: words and numbers have little, random keys much."""
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
+
+
+# -- social security ---------------------------------------------------------------------------------------------------
+
+_SSN = re.compile(r"(?<![\w.+/=-])(?!000|666|9)[0-9]{3}-(?!00)[0-9]{2}-(?!0000)[0-9]{4}(?![\w/=-]|\.[0-9])")
+_SSN_NEEDLES = Needles.of([*digits(3), *exactly("-"), *digits(2), *exactly("-"), *digits(4)], where=NEAR_DIGITS)
+
+
+def _find_ssn(text: str) -> Iterator[Span]:
+    return (match.span() for match in _SSN.finditer(text))
+
+
+def _apart(spans: list[Span]) -> Iterator[Span]:
+    """The places from left to right without those that overlap an earlier one."""
+    done = 0
+    for begin, end in sorted(spans):
+        if begin >= done:
+            yield begin, end
+            done = end
+
+
+RULES: dict[str, Rule] = {
+    "key": Rule((_KEY_NEEDLES, Needles.of(exactly("PRIVATE KEY"))), _find_key),
+    "secret": Rule((_SECRET_NEEDLES,), _find_secret),
+    "email": Rule((Needles.of(exactly("@")),), _find_email),
+    "iban": Rule((_IBAN_NEEDLES,), _find_iban),
+    "credit_card": Rule((_CARD_NEEDLES,), _find_card),
+    "ip": Rule((_IPV4_NEEDLES, _IPV6_NEEDLES), _find_ip),
+    "ssn": Rule((_SSN_NEEDLES,), _find_ssn),
+    "phone": Rule((_PHONE_NEEDLES,), _find_phone),
+}
+"""Every rule by its kind; where two overlap, the earlier one counts."""

@@ -1,0 +1,149 @@
+"""Kernels are compiled once, never stale, and done without until they are there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import tamis
+from tamis.kernels import native
+
+PACKAGE = Path(tamis.__file__).parent
+
+TOY = """
+from numba import types
+from tamis.kernels.sources.toy_helper import answer
+
+SIGNATURE = types.int64(types.int64)
+
+def kernel(number):
+    return number + answer()
+"""
+TOY_HELPER = """
+from tamis.kernels.sources.machine import helper
+
+@helper
+def answer():
+    return {answer}
+"""
+
+
+@pytest.fixture
+def own_package(tmp_path: Path) -> Path:
+    """A copy of the kernels with one more, small one; not compiled."""
+    root = tmp_path / "tamis"
+    shutil.copytree(PACKAGE / "kernels", root / "kernels", ignore=shutil.ignore_patterns("objects", "__pycache__"))
+    shutil.copy(PACKAGE / "__init__.py", root / "__init__.py")
+    (root / "kernels" / "sources" / "toy.py").write_text(TOY, encoding="utf-8")
+    (root / "kernels" / "sources" / "toy_helper.py").write_text(TOY_HELPER.format(answer=1), encoding="utf-8")
+    return tmp_path
+
+
+def python(where: Path, code: str, kernels: str = "wait") -> str:
+    """What a program prints that imports the package in a folder, with a cache beside it."""
+    environment = os.environ | {
+        "PYTHONPATH": str(where),
+        "PYTHONSAFEPATH": "1",
+        "TAMIS_CACHE_DIR": str(where / "cache"),
+        "TAMIS_KERNELS": kernels,
+    }
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    return done.stdout.strip()
+
+
+USE_TOY = "from tamis.kernels import native; print(native.load('toy')(41))"
+
+
+def test_a_changed_helper_in_another_file_is_compiled_anew(own_package: Path) -> None:
+    assert python(own_package, USE_TOY) == "42"
+    helper = own_package / "tamis" / "kernels" / "sources" / "toy_helper.py"
+    helper.write_text(TOY_HELPER.format(answer=2), encoding="utf-8")
+    assert python(own_package, USE_TOY) == "43"
+    helper.write_text(TOY_HELPER.format(answer=1), encoding="utf-8")
+    assert python(own_package, USE_TOY) == "42"
+    assert len(list((own_package / "cache" / "kernels").iterdir())) == 2
+
+
+def test_what_comes_with_the_package_is_used_only_if_it_is_of_its_sources(own_package: Path) -> None:
+    where = python(own_package, "from tamis.kernels import native; print(native.packaged_file('toy'))")
+    Path(where).parent.mkdir()
+    assert python(own_package, USE_TOY) == "42"
+    (compiled,) = (own_package / "cache").rglob("toy.o")
+    compiled.rename(where)
+    assert python(own_package, USE_TOY) == "42"
+    assert not list((own_package / "cache").rglob("toy.o"))
+    helper = own_package / "tamis" / "kernels" / "sources" / "toy_helper.py"
+    helper.write_text(TOY_HELPER.format(answer=2), encoding="utf-8")
+    assert python(own_package, USE_TOY) == "43"
+
+
+def test_several_processes_compile_a_kernel_once(own_package: Path) -> None:
+    code = f"""
+        import subprocess, sys
+        use = {USE_TOY!r}
+        workers = [subprocess.Popen([sys.executable, "-c", use], stdout=subprocess.PIPE) for _ in range(3)]
+        print([int(w.communicate()[0]) for w in workers])
+        """
+    assert python(own_package, code) == "[42, 42, 42]"
+    (compiled,) = (own_package / "cache").rglob("toy.o")
+    assert not list(compiled.parent.glob("*.tmp"))
+
+
+def test_no_numba_where_a_kernel_is_only_used(own_package: Path) -> None:
+    python(own_package, USE_TOY)
+    assert python(own_package, f"{USE_TOY}; import sys; print('numba' in sys.modules)").split() == ["42", "False"]
+
+
+def test_a_kernel_that_cannot_be_compiled_is_done_without(own_package: Path) -> None:
+    toy = own_package / "tamis" / "kernels" / "sources" / "toy.py"
+    toy.write_text(TOY.replace("number + answer()", "open('x')"), encoding="utf-8")
+    code = "from tamis.kernels import native; print(native.load('toy'), native.load('toy'))"
+    assert python(own_package, code) == "None None"
+    assert python(own_package, code) == "None None"
+    (failure,) = (own_package / "cache").rglob("toy.failed")
+    assert "open" in failure.read_text(encoding="utf-8")
+
+
+def test_off_means_off() -> None:
+    code = "from tamis.kernels import native; print(native.load('heuristics'))"
+    assert python(PACKAGE.parent, code, kernels="off") == "None"
+
+
+def test_every_kernel_is_named() -> None:
+    with_kernel = {f.stem for f in (PACKAGE / "kernels" / "sources").glob("*.py") if "\ndef kernel(" in f.read_text()}
+    assert set(native.NAMES) == with_kernel
+
+
+def test_plain_definitions_serve_until_the_kernel_is_there(tmp_path: Path) -> None:
+    code = """
+        import pyarrow as pa
+        from tamis.kernels import native
+        from tamis.stages.text.filters import RepeatingTopNGramsFilter, ScoreFilter, WordCountFilter
+        from tamis.tasks import DocumentBatch
+
+        native.packaged_file = lambda name: native.Path("nowhere")  # as if it had not come with the package
+        texts = [f"word {n} " * n for n in range(60)]
+        stage = ScoreFilter([WordCountFilter(30, 80), RepeatingTopNGramsFilter(2, 0.9)], score_field=["words", "top"])
+
+        def results():
+            return [item.data.to_pydict() if isinstance(item, DocumentBatch) else (item.rows.tolist(), item.scores)
+                    for item in stage.process(DocumentBatch({"text": texts}))]
+
+        plain = results()
+        assert not native._LOADED
+        native._COMPILERS["heuristics"].wait()
+        compiled = results()
+        assert native._LOADED
+        print(plain == compiled)
+        """
+    environment = os.environ | {"TAMIS_CACHE_DIR": str(tmp_path), "TAMIS_KERNELS": ""}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("True", "")

@@ -1,0 +1,58 @@
+"""Texts that nobody expects: huge words, NUL bytes, half characters. All filters at once, against their definitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tamis.stages.base import emissions
+from tamis.stages.emit import Drop
+from tamis.stages.text import filters
+from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.tasks import DocumentBatch
+
+MEGABYTE = 1_000_000
+MEASURED: list[MeasuredFilter] = [
+    made
+    for name in filters.__all__
+    if name.endswith("Filter") and isinstance(cls := getattr(filters, name), type) and issubclass(cls, MeasuredFilter)
+    if isinstance(made := cls(), MeasuredFilter)
+]
+TEXTS = {
+    "one word of 10 MB": "x" * (10 * MEGABYTE),
+    "one word of 10 MB, not ASCII": "é" * (5 * MEGABYTE),
+    "white space only": " \n\t\u3000" * (MEGABYTE // 4),
+    "many words": "a b " * (MEGABYTE // 8),
+    "many lines": "line\n" * (MEGABYTE // 8),
+    "many newlines": "\n" * (MEGABYTE // 4),
+    "NUL bytes": "\0a\0 b\0\n\0" * 1000,
+    "right to left": "שלום עולם مرحبا بالعالم\n" * 1000,
+    "combining characters": "e\u0301\u0327 n\u0303\n" * 1000,
+    "beyond the first plane": "😀 👩‍🚀 𝒳𝒴 𐐷\n" * 1000,
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_every_score_is_what_its_definition_says(text: str) -> None:
+    names = [f"{i}-{f.name}" for i, f in enumerate(MEASURED)]
+    stage = filters.Score(list(MEASURED), score_field=names)
+    (scored,) = emissions(stage.process(DocumentBatch({"text": ["before", text, "after"]})))
+    assert isinstance(scored, DocumentBatch)
+    row = scored.data.slice(1, 1).drop_columns(["text"]).to_pylist()[0]
+    assert row == {name: f.score_document(text) for name, f in zip(names, MEASURED, strict=True)}
+
+
+def test_a_huge_text_among_small_ones_is_dropped_alone() -> None:
+    batch = DocumentBatch({"text": ["a b c", "y" * (10 * MEGABYTE), "d e f"]})
+    drop, kept = emissions(filters.ScoreFilter(filters.LongWordFilter()).process(batch))
+    assert isinstance(drop, Drop)
+    assert drop.rows.tolist() == [1]
+    assert isinstance(kept, DocumentBatch)
+    assert kept.data.column("text").to_pylist() == ["a b c", "d e f"]
+
+
+def test_half_of_a_surrogate_pair_is_refused_with_its_place() -> None:
+    with pytest.raises(ValueError, match=r"row 1 of the column 'text'.*surrogate"):
+        DocumentBatch({"text": ["fine", "\ud83d"]})
+    with pytest.raises(ValueError, match=r"row 0 of the column 'text'.*surrogate"):
+        DocumentBatch([{"text": "\ud83d"}])
