@@ -2,9 +2,9 @@
 
     python benchmarks/bench_analyze.py [--input FILE.jsonl] [--megabytes 160] [--repeat 3]
 
-Prints CPU seconds and megabytes per CPU second of each, start-up included, and the ratio to the cascade, which reads the
-same file, drops at the first filter that a document fails, and writes what is left. Medians of runs that take turns.
-Without an input, the sample data set is used, as often as needed.
+Prints CPU seconds and megabytes per CPU second of each, start-up included, and the ratio to the cascade, which reads
+the same file, drops at the first filter that a document fails, and writes what is left. Medians of runs that take
+turns. Without an input, the sample data set is used, as often as needed.
 """
 
 from __future__ import annotations

@@ -12,7 +12,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tamis"
 
-ORDER = ["cli", "analysis", "pipeline", "backends", "core", "runs", "plan", "stages", "models", "tasks", "sizes", "errors"]
+ORDER = [
+    "cli",
+    "analysis",
+    "pipeline",
+    "backends",
+    "core",
+    "runs",
+    "plan",
+    "stages",
+    "models",
+    "tasks",
+    "sizes",
+    "errors",
+]
 """Each part may import itself and what is behind it here. ``import tamis`` alone, for the version, is free."""
 
 KERNELS = "kernels"

@@ -13,7 +13,7 @@ import regex
 
 TARGET = Path(__file__).parents[1] / "src" / "tamis" / "kernels" / "unicode_properties.py"
 PROPERTIES = {"ALPHABETIC": r"\p{Alphabetic}", "DECIMAL": r"\p{Nd}", "SENTENCE_TERMINAL": r"\p{Sentence_Terminal}"}
-HEAD = '''"""Properties of Unicode characters that Python does not know. Made by tools/unicode_properties.py; do not edit.
+HEAD = '''"""Properties of characters that Python does not know. Made by tools/unicode_properties.py; do not edit.
 
 Each is a list of ranges in hexadecimal: the first character, and how many follow it.
 """

@@ -1,8 +1,11 @@
 """tamis in the form of its peers' workers: the 28-filter English cascade, or modifiers.
 
     python tamis_cascade.py step FILE.parquet REPEAT         the filters alone, on batches in memory
+    python tamis_cascade.py scored FILE.parquet REPEAT       the same, with each score in a column
+    python tamis_cascade.py sets FILE.parquet REPEAT         the sets of Gopher, C4 and FineWeb, on batches in memory
     python tamis_cascade.py threads FILE.parquet N REPEAT    the same, on N threads
-    python tamis_cascade.py run FOLDER OUTPUT WORKERS FORM   JSON lines to JSON lines; plain, scores, ledger or both
+    python tamis_cascade.py run FOLDER OUTPUT WORKERS FORM   JSON lines to JSON lines; FORM: plain, scores, ledger,
+                                                             both, or written: both, and the scores written too
     python tamis_cascade.py modifiers FILE.parquet REPEAT    each modifier alone, on batches in memory
     python tamis_cascade.py copy FOLDER OUTPUT               no filter and no tamis: Polars reads and writes the same
 
@@ -75,10 +78,44 @@ def through(stage: Any, batch: Any) -> list[Any]:
     return outputs
 
 
-def step(path: str, repeat: str) -> dict[str, Any]:
+def published_sets() -> list[Any]:
+    """What datatrove is asked to do: the stages of four published sets."""
+    from tamis.stages.text import sets
+
+    composites = [sets.GopherRepetition(), sets.GopherQuality(), sets.C4Quality(), sets.FineWebQuality()]
+    return [stage for composite in composites for stage in composite.decompose()]
+
+
+def through_all(stages: list[Any], batch: Any) -> Any:
+    """What stages that give one batch or none, one after the other, make of a batch."""
+    from tamis.stages.base import emissions
+    from tamis.tasks import DocumentBatch
+
+    for stage in stages:
+        batch = next((made for made in list(emissions(stage.process(batch))) if isinstance(made, DocumentBatch)), None)
+        if batch is None:
+            return None
+    return batch.data
+
+
+def sets(path: str, repeat: str) -> dict[str, Any]:
+    table, stages = read_table(path), published_sets()
+    for number, stage in enumerate(stages):
+        stage.foresee(stages[number + 1 :])
+        stage.setup()
+    seconds = timed(lambda batches: [through_all(stages, batch) for batch in batches], table, int(repeat))
+    kept = [found for batch in fresh_batches(table) if (found := through_all(stages, batch)) is not None]
+    return {"seconds": seconds, "kept": [i for found in kept for i in found["id"].to_pylist()]}
+
+
+def scored(path: str, repeat: str) -> dict[str, Any]:
+    return step(path, repeat, scores=True)
+
+
+def step(path: str, repeat: str, scores: bool = False) -> dict[str, Any]:
     from tamis.stages.emit import Drop
 
-    table, stage = read_table(path), english_cascade()
+    table, stage = read_table(path), english_cascade(scores)
     stage.setup()
     seconds = timed(lambda batches: [through(stage, batch) for batch in batches], table, int(repeat))
     outputs = [output for batch in fresh_batches(table) for output in stage.process(batch)]
@@ -114,15 +151,17 @@ def modifiers(path: str, repeat: str) -> dict[str, Any]:
 def run(folder: str, output: str, workers: str, form: str) -> dict[str, Any]:
     from tamis.backends.local import LocalExecutor
     from tamis.pipeline import Pipeline
-    from tamis.stages.flow import Dropped
     from tamis.stages.io import JsonlReader, JsonlWriter
 
-    stage: Any = english_cascade(scores=form in ("scores", "both"))
-    if form in ("ledger", "both"):
-        fields = ["id", "dropped_by", "dropped_because"]
-        stage = Dropped(stage, to=[JsonlWriter(f"{output}/dropped", fields=fields).with_(name="write dropped")])
-    pipeline = Pipeline("bench", stages=[JsonlReader(folder), stage, JsonlWriter(f"{output}/kept")])
-    result = pipeline.run(LocalExecutor(int(workers)), run_dir=f"{output}/run", progress="off")
+    stage = english_cascade(scores=form in ("scores", "both", "written"))
+    writer = JsonlWriter(f"{output}/kept", fields=None if form == "written" else ["id", "text"])
+    pipeline = Pipeline("bench", stages=[JsonlReader(folder), stage, writer])
+    result = pipeline.run(
+        LocalExecutor(int(workers)),
+        run_dir=f"{output}/run",
+        progress="off",
+        drop_ledger=form in ("default", "ledger", "both", "written"),
+    )
     return {"rows": result.summary.output_rows}
 
 
@@ -140,7 +179,15 @@ def copy(folder: str, output: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     command, *rest = sys.argv[1:]
-    commands = {"step": step, "threads": threads, "run": run, "modifiers": modifiers, "copy": copy}
+    commands = {
+        "step": step,
+        "scored": scored,
+        "sets": sets,
+        "threads": threads,
+        "run": run,
+        "modifiers": modifiers,
+        "copy": copy,
+    }
     began, used = time.perf_counter(), time.process_time()
     answer = commands[command](*rest)
     print(json.dumps({**answer, "wall": time.perf_counter() - began, "cpu": time.process_time() - used}))

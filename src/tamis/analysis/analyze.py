@@ -84,7 +84,7 @@ def analyze(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = analyze(sample_files()[3], output=folder, everything=True, progress="off")
     >>> found.documents, found.proposed_share() >= 0.9
-    (171, True)
+    (173, True)
     """
     _check(sample, fraction, everything, keep_rate)
     began = time.monotonic()
@@ -106,6 +106,9 @@ def analyze(
     proposed_for = chosen(stage.chosen_filters, filters)
     result = _run(reader, coverage, stage, output, workers, progress)
     summary = merge_summaries(TextSummary.from_table(task.data) for task in result)
+    # The summaries of single batches say nothing more.
+    shutil.rmtree(os.path.join(result.run_dir, "outputs"), ignore_errors=True)
+    Path(result.run_dir, "outputs.jsonl").unlink(missing_ok=True)
     if summary is None or not summary.total("documents"):
         raise DataError("there are no documents in it", path=", ".join(given))
     scores = {one.name: summary.sample[one.name].to_numpy() for one in stage.chosen_filters}

@@ -22,6 +22,9 @@ Scores = Mapping[str, NDArray[np.float64]]
 _DIGITS: Final = 4
 """How many digits a proposed threshold has."""
 
+_TINY: Final = 1e-12
+"""Scores below this are not rounded: they are as good as zero, and the arithmetic gets rough."""
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -157,8 +160,8 @@ def _rounded(value: float, is_lowest: bool, like: float) -> float:
     """The threshold with a few digits, rounded to where it keeps more; a whole number where the filter counts."""
     if isinstance(like, int) and value.is_integer():
         return int(value)
-    if not value:
-        return 0.0
+    if value < _TINY:
+        return value
     unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - _DIGITS)
     units = math.floor(value / unit) if is_lowest else math.ceil(value / unit)
     rounded = float(f"{units * unit:.{_DIGITS}g}")

@@ -32,7 +32,9 @@ class TextBuffers:
 
     @classmethod
     def of(cls, array: pa.Array) -> TextBuffers:
-        """The buffers of an array of type ``string`` or ``large_string``; no byte of text is copied."""
+        """The buffers of an array; of one of type ``string`` or ``large_string`` no byte of text is copied."""
+        if not pa.types.is_string(array.type) and not pa.types.is_large_string(array.type):
+            array = array.cast(pa.large_string())
         _, offsets, data = array.buffers()
         if offsets is None or len(array) == 0:
             return cls(np.zeros(1, np.uint8), np.zeros(len(array) + 1, np.int64))

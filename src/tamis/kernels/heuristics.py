@@ -111,7 +111,7 @@ def run_checks(texts: Utf8, rows: NDArray[np.int64], checks: Sequence[Check]) ->
     if kernel is None:
         return None
     rows = np.ascontiguousarray(rows, np.int64)
-    scores = np.empty((len(checks), len(rows)), np.float64)
+    scores = np.zeros((len(checks), len(rows)), np.float64)
     failed = np.empty(len(rows), np.int64)
     arguments = (*_program(tuple(checks)), *_characters(), _vocabulary(), *_phrases())
     needed = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Properties of Unicode characters that Python does not know. Made by tools/unicode_properties.py; do not edit.
+"""Properties of characters that Python does not know. Made by tools/unicode_properties.py; do not edit.
 
 Each is a list of ranges in hexadecimal: the first character, and how many follow it.
 """

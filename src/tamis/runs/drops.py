@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tamis.stages.emit import Drop
 from tamis.tasks.base import Task
@@ -30,32 +32,44 @@ class DropLog:
     """Collects what one worker drops while it works on one task."""
 
     def __init__(self) -> None:
-        self._parts: list[pa.Table] = []
+        self._drops: list[tuple[str, Drop, pa.Table, NDArray[np.int64]]] = []
 
     def add(self, stage: str, drop: Drop) -> None:
         """Note some rows."""
-        count = len(drop.rows)
         table, selection = drop.batch.selection
-        rows = selection[drop.rows]
-        numbers, texts = _scores(drop.scores, count)
-        ids = pa.nulls(count, pa.string())
-        if "id" in table.column_names and not pa.types.is_nested(table.schema.field("id").type):
-            ids = _one(table.column("id").take(pa.array(rows)).cast(pa.string()))
-        names = (_repeated(value, count) for value in (stage, drop.reason, _source(drop.batch)))
-        stages, reasons, sources = names
-        columns = [stages, reasons, numbers, texts, sources, pa.array(rows, pa.int64()), ids]
-        self._parts.append(pa.table(columns, schema=SCHEMA))
+        self._drops.append((stage, drop, table, selection[drop.rows]))
 
-    def write(self, path: str) -> int:
-        """Write what was noted as Parquet; gives how many rows that were."""
+    def write(self, path: str) -> None:
+        """Write what was noted as Parquet."""
         import pyarrow.parquet as pq
 
-        table = pa.concat_tables(self._parts).unify_dictionaries()
-        pq.write_table(table, path, compression="zstd")
-        return int(table.num_rows)
+        pq.write_table(self.table(), path, compression="zstd")
+
+    def table(self) -> pa.Table:
+        """What was noted."""
+        counts = [len(rows) for *_, rows in self._drops]
+        names = zip(*((stage, drop.reason, _source(drop.batch)) for stage, drop, *_ in self._drops), strict=True)
+        stages, reasons, sources = (_repeated(values, counts) for values in names)
+        scores = [_scores(drop.scores, count) for (_, drop, *_), count in zip(self._drops, counts, strict=True)]
+        numbers, texts = (pa.concat_arrays(parts) for parts in zip(*scores, strict=True))
+        rows = pa.array(np.concatenate([rows for *_, rows in self._drops]), pa.int64())
+        return pa.table([stages, reasons, numbers, texts, sources, rows, self._ids()], schema=SCHEMA)
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self._drops)
+
+    def _ids(self) -> pa.Array:
+        """What the column "id" says of the rows, if there is one. Mostly they are all of one table."""
+        parts = []
+        for _, run in itertools.groupby(self._drops, lambda drop: id(drop[2])):
+            drops = list(run)
+            table, rows = drops[0][2], np.concatenate([rows for *_, rows in drops])
+            if "id" in table.column_names and not pa.types.is_nested(table.schema.field("id").type):
+                ids = table.column("id")
+                parts += ids.take(pa.array(rows)).cast(pa.string()).chunks
+            else:
+                parts.append(pa.nulls(len(rows), pa.string()))
+        return pa.concat_arrays(parts)
 
 
 def read_drops(folder: str) -> pa.Table:
@@ -83,14 +97,13 @@ def _scores(scores: pa.Array | None, count: int) -> tuple[pa.Array, pa.Array]:
     return none[0], scores.cast(pa.string())
 
 
-def _repeated(value: str, count: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value]))
+def _repeated(values: tuple[str, ...], counts: list[int]) -> pa.Array:
+    """Each value as often as its count says."""
+    known = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    codes = np.repeat(np.array([known[value] for value in values], np.int32), counts)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(known), pa.string()))
 
 
 def _source(task: Task[object]) -> str:
     files = task._metadata.get("source_files") or ()
     return ", ".join(map(str, files))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

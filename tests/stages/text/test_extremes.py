@@ -27,7 +27,7 @@ TEXTS = {
     "NUL bytes": "\0a\0 b\0\n\0" * 1000,
     "right to left": "שלום עולם مرحبا بالعالم\n" * 1000,
     "combining characters": "e\u0301\u0327 n\u0303\n" * 1000,
-    "beyond the first plane": "😀 👩‍🚀 𝒳𝒴 𐐷\n" * 1000,
+    "beyond the first plane": "😀 👩\u200d🚀 \U0001d4b3\U0001d4b4 𐐷\n" * 1000,
     "empty": "",
 }
 

@@ -88,3 +88,8 @@ def test_sound_text_is_passed_on_as_it_is(modifier: Any) -> None:
 def test_normal_form_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="one of NFC, NFD, NFKC, NFKD"):
         UnicodeNormalizer("nfc")  # type: ignore[arg-type]  # the error is the point
+
+
+def test_long_line_of_entities_before_markup_is_left_alone_quickly() -> None:
+    column = pa.chunked_array([["&amp;" * 150_000 + "<b>"]])
+    assert UnicodeReformatter().modify_column(column) is column

@@ -1,6 +1,7 @@
 """Replaces and removes characters of a text.
 
-Each function reads a text and writes the new one, and gives its size; -1, and nothing is written, if it stays as it is.
+Each function reads a text and writes the new one, and gives its size; -1 if it stays as it is, and what was written
+then means nothing.
 Bytes behind the text are read and bytes behind what is written are overwritten, :data:`PADDING` at most.
 """
 

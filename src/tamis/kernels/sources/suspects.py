@@ -170,7 +170,7 @@ def kernel(  # type: ignore[no-untyped-def]
             for i in range(size, size + PADDING):
                 text[i] = 0
         before = count
-        tag = -1
+        tag = newline = -1
         at = 0
         has_long_line = False
         if size > longest_line:
@@ -203,7 +203,9 @@ def kernel(  # type: ignore[no-untyped-def]
                         tag = first_in(_less_than, text, 0, size)
                     hit = entities != _AUTO or tag > event
                     if hit and entities == _AUTO and tag < size:
-                        hit = tag > first_in(_newlines, text, event, size)
+                        if newline < event:
+                            newline = first_in(_newlines, text, event, size)
+                        hit = tag > newline
             elif byte < 128:
                 kind = int64(kinds[byte]) * 2
                 hit = (masks[kind] & bits[0] & bits[4]) | (masks[kind + 1] & bits[1] & bits[5]) != uint64(0)

@@ -50,10 +50,10 @@ class Rows:
         return text_values(self._whole(name), name, self.stage)
 
     def write(self, name: str | None, scores: pa.Array) -> None:
-        """Give the rows a column, if it has a name."""
+        """Give the rows that are left, or all of the table, a column, if it has a name."""
         if name is None:
             return
-        if len(self.left) < self.table.num_rows:
+        if len(scores) < self.table.num_rows:
             places = np.full(self.table.num_rows, -1)
             places[self.left] = np.arange(len(self.left))
             scores = scores.take(pa.array(places, mask=places < 0))
@@ -61,10 +61,9 @@ class Rows:
         self.measured.pop(name, None)
 
     def keep(self, kept: NDArray[np.bool_], reason: str, scores: pa.Array) -> Iterator[Drop]:
-        """Leave out the rows that are not to be kept."""
-        if not kept.all():
-            yield Drop(self.batch, self._numbers[~kept], reason, scores.filter(pa.array(~kept)))
-            self.left, self._numbers = self.left[kept], self._numbers[kept]
+        """Leave out the rows that are not to be kept, given the scores of those."""
+        yield Drop(self.batch, self._numbers[~kept], reason, scores)
+        self.left, self._numbers = self.left[kept], self._numbers[kept]
 
     def result(self, is_last: bool) -> DocumentBatch | None:
         """The batch of what is left; ``None`` if that is nothing, the batch itself if nothing has changed.
@@ -148,6 +147,10 @@ class Step:
         objects = [score(value) for value in column.to_pylist()]
         return Scores(_array_of_objects(objects, score), objects)
 
+    def _drop(self, rows: Rows, kept: NDArray[np.bool_], scores: pa.Array) -> Iterator[Drop]:
+        if not kept.all():
+            yield from rows.keep(kept, self.reason(), scores.filter(pa.array(~kept)))
+
     def _keep(self, scores: Scores, decide: Callable[[Any], Any]) -> NDArray[np.bool_]:
         """Which rows to keep. ``decide`` is the row form; a null is kept by no filter."""
         operation = self.operation
@@ -197,7 +200,7 @@ class ScoreKeepStep(Step):
     def run(self, rows: Rows) -> Iterator[Drop]:
         scores = self._score(rows)
         rows.write(self.writes, scores.array)
-        yield from rows.keep(self._keep(scores, bool), self.reason(), scores.array)
+        yield from self._drop(rows, self._keep(scores, bool), scores.array)
 
 
 class KeepStep(Step):
@@ -210,7 +213,7 @@ class KeepStep(Step):
     def run(self, rows: Rows) -> Iterator[Drop]:
         scores = _one_array(rows.column(self.reads))
         decide = bool if isinstance(self.operation, DocumentFilter) else self.operation
-        yield from rows.keep(self._keep(Scores(scores), decide), self.reason(), scores)
+        yield from self._drop(rows, self._keep(Scores(scores), decide), scores)
 
 
 def run_steps(rows: Rows, steps: Sequence[Step], ahead: Sequence[Step]) -> Iterator[Drop]:
@@ -234,9 +237,13 @@ def run_steps(rows: Rows, steps: Sequence[Step], ahead: Sequence[Step]) -> Itera
             rows.measured[step.reads] = measure(rows.texts(step.reads), questions, rows.left)
             number = 0
         measured = rows.measured[step.reads]
-        scores, kept = pa.array(measured.scores_of(number, rows.left)), measured.kept_by(number, rows.left)
-        rows.write(step.writes, scores)
-        yield from rows.keep(kept, step.reason(), scores)
+        kept = measured.kept_by(number, rows.left)
+        if step.writes is not None:
+            # Those of rows that went before mean nothing, and nobody sees them.
+            every = len(measured.rows) == rows.table.num_rows
+            rows.write(step.writes, pa.array(measured.scores_of(number, None if every else rows.left)))
+        if not kept.all():
+            yield from rows.keep(kept, step.reason(), pa.array(measured.scores_of(number, rows.left[~kept])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,6 @@ __all__ = [
     "EllipsisFilter",
     "IncompleteStoryFilter",
     "PunctuationFilter",
-    "may_hold_boilerplate",
 ]
 
 _END_MARKS = (".", "?", "!", '"', "'")
@@ -181,10 +180,3 @@ class IncompleteStoryFilter(DocumentFilter):
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(scores, np.bool_)
-
-
-def may_hold_boilerplate(texts: pl.Series) -> pl.Series:
-    """Which texts may contain "lorem ipsum" or a policy once they are in lower case: all that do, and few others."""
-    # The Kelvin sign is the one character outside ASCII whose lower case is a letter of these phrases.
-    kelvin = texts.str.contains("\u212a", literal=True)
-    return kelvin | texts.str.contains_any([LOREM_IPSUM, *POLICIES], ascii_case_insensitive=True)

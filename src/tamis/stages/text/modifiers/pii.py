@@ -39,7 +39,7 @@ class PiiRedactor(CountingModifier):
 
     Args:
         kinds: What is replaced: some of ``key`` (access keys and tokens of well-known services, private keys),
-            ``email``, ``iban``, ``credit_card``, ``ip`` (public addresses), ``phone``; and, unless asked for left out,
+            ``email``, ``iban``, ``credit_card``, ``ip`` (public addresses), ``phone``. Only if they are named also
             ``secret`` (what is assigned to a password or token and looks random) and ``ssn`` (US social security
             numbers).
         tags: Other tags than ``<EMAIL>`` and so on, by kind.
