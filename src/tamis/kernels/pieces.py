@@ -38,6 +38,7 @@ class Pieces:
 def words(block: Utf8) -> Pieces:
     """The words of each text: ``str.split()``.
 
+    >>> import pyarrow as pa
     >>> words(Utf8.from_arrow(pa.array([" one  two", ""]))).counts.tolist()
     [2, 0]
     """
@@ -47,6 +48,7 @@ def words(block: Utf8) -> Pieces:
 def words_inside(block: Utf8, inside: Mask) -> Pieces:
     """The words of each text, given the bytes that are not white space.
 
+    >>> import pyarrow as pa
     >>> block = Utf8.from_arrow(pa.array(["a b"]))
     >>> words_inside(block, ~spaces(block)).ends.tolist()
     [1, 3]
