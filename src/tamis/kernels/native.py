@@ -47,7 +47,7 @@ __all__ = [
 ENTRY = "tamis_kernel"
 """The symbol of a kernel in its object file."""
 
-NAMES = ("heuristics", "json_census", "suspects", "cleaning", "needles")
+NAMES = ("heuristics", "json_census", "json_rows", "suspects", "cleaning", "needles")
 """Every kernel there is: the modules of :mod:`tamis.kernels.sources` that have one."""
 
 BASELINE = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}

@@ -26,9 +26,11 @@ __all__ = [
     "as_bytes",
     "as_ints",
     "as_words",
+    "at_address",
     "between_mask",
     "byte_mask",
     "compiled_for",
+    "copy_64",
     "copy_block",
     "count_ones",
     "equal_mask",
@@ -146,6 +148,29 @@ def between_mask(typing_context: Any, pointer: Any, index: Any, set_bits: Any, l
         return builder.bitcast(builder.icmp_unsigned("<=", above, _everywhere(builder, arguments[4])), _WORD)
 
     return types.uint64(BYTES, types.int64, types.uint8, types.uint8, types.uint8), generate
+
+
+@intrinsic
+def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) -> Any:
+    """Copy the 64 bytes from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, at, source, index = arguments
+        place = builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer())
+        builder.store(_block(builder, source, index), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(BYTES, types.int64, BYTES, types.int64), generate
+
+
+@intrinsic
+def at_address(typing_context: Any, address: Any) -> Any:
+    """The memory at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], _BYTE.as_pointer())
+
+    return BYTES(types.int64), generate
 
 
 @intrinsic

@@ -1,0 +1,284 @@
+"""The kernel that parses JSON lines whose values are strings, numbers, true, false or null, straight into columns.
+
+It is strict: whatever is not such a line, or has a key that is not expected, makes it give up on the whole block, which
+then goes to a parser that knows everything. Numbers are checked and copied as they are written.
+"""
+
+from __future__ import annotations
+
+from numba import types
+from numpy import int64, uint8, uint64
+
+from tamis.kernels.sources.machine import (
+    BYTES,
+    INTS,
+    at_address,
+    byte_mask,
+    copy_64,
+    helper,
+    trailing_zeros,
+)
+
+__all__ = ["SIGNATURE", "kernel"]
+
+SIGNATURE = types.int64(
+    *(BYTES, types.int64, types.int64, types.int64),  # text, its size, the first row, the most rows there may be
+    *(BYTES, INTS, BYTES, types.int64),  # keys, where each ends, whether it is wanted, how many
+    *(INTS, INTS, INTS, BYTES, INTS),  # for each key: address of its bytes, bytes used, offsets, validity, kinds seen
+)
+
+STRING, INTEGER, FLOAT, BOOLEAN = 1, 2, 4, 8
+MOST_DIGITS = 18
+
+# What ends a stretch of a string that can be copied as it is: a quote, a backslash, a control character.
+_stops = byte_mask((0, 31), (34, 34), (92, 92))
+_QUOTE, _BACKSLASH, _COLON, _COMMA, _OPEN, _CLOSE, _NEWLINE = 34, 92, 58, 44, 123, 125, 10
+
+
+@helper
+def after_space(text, at):
+    """The next byte that is no space, tab or carriage return."""
+    while text[at] == 32 or text[at] == 9 or text[at] == 13:
+        at += 1
+    return at
+
+
+@helper
+def hex_digits(text, at):
+    """The number that four hexadecimal digits make; -1 if they are none."""
+    value = int64(0)
+    for i in range(4):
+        byte = int64(text[at + i])
+        if 48 <= byte <= 57:
+            digit = byte - 48
+        elif 97 <= byte | 32 <= 102:
+            digit = (byte | 32) - 87
+        else:
+            return int64(-1)
+        value = value * 16 + digit
+    return value
+
+
+@helper
+def write_character(out, used, code_point):
+    """Write a character as UTF-8; gives how many bytes are used then."""
+    if code_point < 0x80:
+        out[used] = uint8(code_point)
+        return used + 1
+    if code_point < 0x800:
+        out[used] = uint8(0xC0 | code_point >> 6)
+        out[used + 1] = uint8(0x80 | code_point & 63)
+        return used + 2
+    if code_point < 0x10000:
+        out[used] = uint8(0xE0 | code_point >> 12)
+        out[used + 1] = uint8(0x80 | code_point >> 6 & 63)
+        out[used + 2] = uint8(0x80 | code_point & 63)
+        return used + 3
+    out[used] = uint8(0xF0 | code_point >> 18)
+    out[used + 1] = uint8(0x80 | code_point >> 12 & 63)
+    out[used + 2] = uint8(0x80 | code_point >> 6 & 63)
+    out[used + 3] = uint8(0x80 | code_point & 63)
+    return used + 4
+
+
+@helper
+def unescaped(byte):
+    """What stands behind a backslash for one character; -1 if it stands for none."""
+    if byte == 110:  # n
+        return 10
+    if byte == _QUOTE or byte == _BACKSLASH or byte == 47:  # noqa: SIM109 - Numba compiles a test for each member either way
+        return byte
+    if byte == 116:  # t
+        return 9
+    if byte == 114:  # r
+        return 13
+    if byte == 98:  # b
+        return 8
+    if byte == 102:  # f
+        return 12
+    return int64(-1)
+
+
+@helper
+def copy_string(text, at, out, used):
+    """Copy what follows an opening quote, unescaped. Gives where it ends (-1: it is broken) and the bytes used."""
+    while True:
+        copy_64(out, used, text, at)
+        stops = _stops(text, at)
+        if stops == uint64(0):
+            at += 64
+            used += 64
+            continue
+        clean = trailing_zeros(stops)
+        at += clean
+        used += clean
+        if text[at] == _QUOTE:
+            return at, used
+        if text[at] != _BACKSLASH:
+            return int64(-1), used
+        escape = int64(text[at + 1])
+        if escape != 117:  # u
+            meant = unescaped(escape)
+            if meant < 0:
+                return int64(-1), used
+            out[used] = uint8(meant)
+            at += 2
+            used += 1
+            continue
+        code_point = hex_digits(text, at + 2)
+        at += 6
+        if 0xD800 <= code_point <= 0xDBFF and text[at] == _BACKSLASH and text[at + 1] == 117:
+            low = hex_digits(text, at + 2)
+            if not 0xDC00 <= low <= 0xDFFF:
+                return int64(-1), used
+            code_point = 0x10000 + ((code_point - 0xD800) << 10) + (low - 0xDC00)
+            at += 6
+        elif code_point < 0 or 0xD800 <= code_point <= 0xDFFF:
+            return int64(-1), used
+        used = write_character(out, used, code_point)
+
+
+@helper
+def after_digits(text, at):
+    while 48 <= text[at] <= 57:
+        at += 1
+    return at
+
+
+@helper
+def number_end(text, at):
+    """Behind a number, and its kind; -1 for what is none, or has more digits than fit."""
+    start = at + 1 if text[at] == 45 else at
+    end = after_digits(text, start)
+    if end == start or (text[start] == 48 and end > start + 1):
+        return int64(-1), INTEGER
+    kind = INTEGER
+    if end - start > MOST_DIGITS or (start > at and text[start] == 48 and end == start + 1):
+        kind = FLOAT  # may be one still; "-0" is no integer
+    at = end
+    is_float = False
+    if text[at] == 46:
+        end = after_digits(text, at + 1)
+        if end == at + 1:
+            return int64(-1), INTEGER
+        at, is_float = end, True
+    if text[at] | 32 == 101:  # e
+        start = at + 2 if text[at + 1] == 43 or text[at + 1] == 45 else at + 1
+        end = after_digits(text, start)
+        if end == start:
+            return int64(-1), INTEGER
+        at, is_float = end, True
+    if is_float:
+        return at, FLOAT
+    return (at, INTEGER) if kind == INTEGER else (int64(-1), INTEGER)
+
+
+@helper
+def word_end(text, at):
+    """Behind true, false or null; -1 for anything else."""
+    if text[at] == 116 and text[at + 1] == 114 and text[at + 2] == 117 and text[at + 3] == 101:
+        return at + 4
+    if text[at] == 110 and text[at + 1] == 117 and text[at + 2] == 108 and text[at + 3] == 108:
+        return at + 4
+    if text[at] == 102 and text[at + 1] == 97 and text[at + 2] == 108 and text[at + 3] == 115 and text[at + 4] == 101:
+        return at + 5
+    return int64(-1)
+
+
+@helper
+def is_key(text, start, keys, key_ends, key):
+    """Whether a key stands at a place, with its closing quote."""
+    begin = key_ends[key - 1] if key > 0 else 0
+    length = key_ends[key] - begin
+    for i in range(length):
+        if text[start + i] != keys[begin + i]:
+            return False
+    return text[start + length] == _QUOTE
+
+
+@helper
+def find_key(text, start, keys, key_ends, key_count, likely):
+    """The number of the key that stands at a place; -1 if it is none of them."""
+    if likely < key_count and is_key(text, start, keys, key_ends, likely):
+        return likely
+    for key in range(key_count):
+        if is_key(text, start, keys, key_ends, key):
+            return key
+    return int64(-1)
+
+
+def kernel(
+    text, size, first_row, most_rows, keys, key_ends, wanted, key_count, addresses, used, offsets, validity, kinds
+):
+    """Parse whole lines. Gives the number of rows there are then; -1 if a line is not of the kind it knows.
+
+    The text ends in a newline, and 64 bytes behind its end may be read. Each key has room for all of the text.
+    """
+    at, row = int64(0), first_row
+    while True:
+        at = after_space(text, at)
+        if at >= size:
+            return row
+        if text[at] == _NEWLINE:
+            at += 1
+            continue
+        if text[at] != _OPEN or row >= most_rows:
+            return int64(-1)
+        seen, likely = uint64(0), int64(0)
+        at = after_space(text, at + 1)
+        while text[at] != _CLOSE:
+            if text[at] != _QUOTE:
+                return int64(-1)
+            key = find_key(text, at + 1, keys, key_ends, key_count, likely)
+            if key < 0 or seen >> uint64(key) & uint64(1) != uint64(0):
+                return int64(-1)
+            seen |= uint64(1) << uint64(key)
+            likely = key + 1
+            at = after_space(text, at + 2 + key_ends[key] - (key_ends[key - 1] if key > 0 else 0))
+            if text[at] != _COLON:
+                return int64(-1)
+            at = after_space(text, at + 1)
+            out, start = at_address(addresses[key]), used[key]
+            kind, valid = 0, 1
+            if text[at] == _QUOTE:
+                at, end = copy_string(text, at + 1, out, start)
+                if at < 0:
+                    return int64(-1)
+                at += 1
+                kind = STRING
+            else:
+                begin = at
+                if text[at] == 45 or 48 <= text[at] <= 57:
+                    at, kind = number_end(text, at)
+                else:
+                    at = word_end(text, at)
+                    kind = BOOLEAN
+                if at < 0:
+                    return int64(-1)
+                if text[begin] == 110:  # null
+                    kind, valid = 0, 0
+                end = start
+                while begin < at and valid == 1:
+                    out[end] = text[begin]
+                    end += 1
+                    begin += 1
+            if wanted[key] != 0:
+                used[key] = end
+                validity[key * most_rows + row] = uint8(valid)
+                kinds[key] |= kind
+            at = after_space(text, at)
+            if text[at] == _COMMA:
+                at = after_space(text, at + 1)
+                if text[at] != _QUOTE:
+                    return int64(-1)
+            elif text[at] != _CLOSE:
+                return int64(-1)
+        for key in range(key_count):
+            if seen >> uint64(key) & uint64(1) == uint64(0):
+                validity[key * most_rows + row] = uint8(0)
+            offsets[key * (most_rows + 1) + row + 1] = used[key]
+        row += 1
+        at = after_space(text, at + 1)
+        if text[at] != _NEWLINE:
+            return int64(-1)
+        at += 1
