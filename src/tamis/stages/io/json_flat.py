@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.kernels import native
@@ -130,6 +129,8 @@ class _Columns:
 
 
 def _typed(texts: Any, kind: int) -> pa.Array | None:
+    import pyarrow.compute as pc
+
     if kind == _STRING:
         texts.validate(full=True)  # that it is UTF-8
         return texts

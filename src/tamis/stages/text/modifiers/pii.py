@@ -61,6 +61,11 @@ class PiiRedactor(CountingModifier):
                         f"PiiRedactor({given}=...): there is no kind {name!r}, only {', '.join(RULES)}."
                         f"{did_you_mean(name, list(RULES))}"
                     )
+        if not self.kinds:
+            raise ValueError(f"PiiRedactor(kinds=[]): name some of {', '.join(RULES)}")
+        for kind, tag in self.tags.items():
+            if not isinstance(tag, str):
+                raise TypeError(f"PiiRedactor(tags=...): the tag of {kind} is a text, not {tag!r}")
         self._rules = {kind: rule for kind, rule in RULES.items() if kind in self.kinds}
         self._tags = {**_TAGS, **self.tags}
 

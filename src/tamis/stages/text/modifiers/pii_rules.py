@@ -43,12 +43,23 @@ _UPPER_OR_DIGIT: Letter = (0, ord("0"), ord("Z"))  # and some punctuation betwee
 _HEX: Letter = (32, ord("0"), ord("f"))  # and what lies between
 _SEPARATOR: Letter = (0, ord(" "), ord("-"))
 _DOT, _COLON, _SPACE, _PLUS = exactly("."), exactly(":"), exactly(" "), exactly("+")
+_NO_BREAK = exactly("\u00a0")  # the space that keeps the parts of a number on one line
+
+# What belongs to another word where it stands right beside a find. Scripts that put no spaces between words (Chinese,
+# Japanese, Thai and the like), or none before endings (Korean), do not count.
+_WORD = (
+    r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    r"\U00020000-\U0003ffff]"
+)
 
 
 # -- e-mail ------------------------------------------------------------------------------------------------------------
 
-_LOCAL_PART = re.compile(r"(?<![\w.+%-])[A-Za-z0-9_+%-](?:[A-Za-z0-9._+%-]{0,62}[A-Za-z0-9_+%-])?\Z")
-_DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}([A-Za-z]{2,24})(?![\w-])")
+_LETTERS = r"A-Za-z0-9\u00c0-\u024f\u0370-\u052f"  # Latin, Greek and Cyrillic: RFC 6531
+_LOCAL_PART = re.compile(rf"(?<!{_WORD})(?<![.+%-])[{_LETTERS}_+%-](?:[{_LETTERS}._+%'-]{{0,62}}[{_LETTERS}_+%-])?\Z")
+_DOMAIN = re.compile(
+    rf"(?:[{_LETTERS}](?:[{_LETTERS}-]{{0,61}}[{_LETTERS}])?\.){{1,8}}([A-Za-z]{{2,24}}|xn--[a-z0-9-]{{2,59}})(?!{_WORD}|-)"
+)
 # What stands behind the last dot of names of files and of systemd's units that have an "@" in them.
 _FILES = ("png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "json", "html", "xml", "conf")
 _UNITS = ("service", "socket", "target", "timer", "mount", "path", "device", "slice")
@@ -75,20 +86,47 @@ def _is_repository(text: str, local: re.Match[str], domain: re.Match[str]) -> bo
 
 # The first character of these patterns is looked at first, and what must not stand before it only then: Python finds a
 # pattern that begins with few characters much faster.
-_INTERNATIONAL = re.compile(r"\+(?<![\w+.]\+)[1-9](?:[ ./-]?\(?[0-9]++\)?){1,9}(?![\w+]|[.-][0-9])")
-# Seven digits behind an area code, neither of which begins with 0 or 1: the numbering plan of North America.
-_NOT_BEHIND = r"(?![\w/=-]|\.[0-9])"
-_AMERICAN = (
-    re.compile(rf"[2-9](?<![\w.+/=-][2-9])[0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
-    re.compile(rf"1(?<![\w.+/=-]1)[-. ][2-9][0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
-    re.compile(rf"\((?<![\w.+/=-]\()[2-9][0-9]{{2}}\) ?[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_NOT_BEHIND}"),
+_BETWEEN = r"[ \u00a0\u202f./\u2010\u2011\u2013-]"  # spaces that do not break, hyphens and dashes, too
+_INTERNATIONAL = re.compile(
+    rf"\+(?<!{_WORD}\+)(?<![+.]\+)[1-9](?:{_BETWEEN}?\(?[0-9]++\)?){{1,9}}(?!{_WORD}|\+|[.-][0-9])"
 )
-_BEHIND_A_MARK = re.compile(r"[.:] ?(\(?[0-9](?:[ ./-]?[()]?[0-9]){5,14})(?!\w|[.-][0-9])")
-_WORD_FOR_PHONE = re.compile(r"(?<!\w)(?ai:tel|phone|telephone|telefon|fax|telefax|mobile|mobil)[.:]?\Z")
+# Seven digits behind an area code, neither of which begins with 0 or 1: the numbering plan of North America.
+_NOT_BEHIND = rf"(?!{_WORD}|[/=-]|\.[0-9])"
+_AMERICAN = (
+    re.compile(rf"[2-9](?<!{_WORD}[2-9])(?<![.+/=-][2-9])[0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
+    re.compile(rf"1(?<!{_WORD}1)(?<![.+/=-]1)[-. ][2-9][0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
+    re.compile(
+        rf"\((?<!{_WORD}\()(?<![.+/=-]\()[2-9][0-9]{{2}}\)[ \u00a0]?[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_NOT_BEHIND}"
+    ),
+)
+_BEHIND_A_MARK = re.compile(
+    rf"(?:[.:][ \u00a0\u202f]?|\uff1a ?)(\(?[0-9](?:\)?{_BETWEEN}{{0,3}}\(?[0-9]){{5,14}})(?!{_WORD}|[.-][0-9])"
+)
+_WORDS_FOR_PHONE = (
+    *("tel", "phone", "telephone", "telefon", "telefono", "telefone", "telefoon", "fax", "telefax", "mobile", "mobil"),
+    *("cell", "handy", "gsm", "whatsapp"),
+)
+# In lower case, with a capital letter and in capitals: to ignore the case would find more than the needles do.
+_MORE_WORDS_FOR_PHONE = ("tél", "téléphone", "teléfono", "móvil", "тел", "телефон", "факс")
+_ASIAN_WORDS_FOR_PHONE = ("电话", "電話", "手机", "手機", "전화", "โทร")
+_IN_ANY_CASE = [form for word in _MORE_WORDS_FOR_PHONE for form in (word, word.capitalize(), word.upper())]
+_WORD_FOR_PHONE = re.compile(
+    rf"(?<!{_WORD})(?:(?ai:{'|'.join(_WORDS_FOR_PHONE)})|{'|'.join([*_IN_ANY_CASE, *_ASIAN_WORDS_FOR_PHONE])})"
+    r"[.:]?[ \u00a0\u202f]?\Z"
+)
+_LONGEST_WORD = max(map(len, (*_WORDS_FOR_PHONE, *_MORE_WORDS_FOR_PHONE))) + 2
+_MARK: Letter = (0, ord("."), ord(":"))
 _PHONE_NEEDLES = Needles.of(
     [*_PLUS, (0, ord("1"), ord("9")), (0, ord(" "), ord("9"))],
+    *([*_PLUS, (0, ord("1"), ord("9")), first] for first in (exactly("\u00a0")[0], exactly("\u2013")[0])),
     [*digits(3), (0, ord(" "), ord(".")), *digits(4)],
-    *([*any_case(word), (0, ord("."), ord(":"))] for word in ("tel", "hone", "fon", "fax", "mobile", "mobil")),
+    # What the words end with and the mark behind them, or a space and the mark.
+    *([*any_case(end), _MARK] for end in ("tel", "hone", "fon", "fono", "fone", "foon", "fax", "mobile", "mobil")),
+    *([*any_case(end), _MARK] for end in ("cell", "handy", "gsm", "app")),
+    *([*exactly(end), _MARK] for end in ("él", "ÉL", "vil", "VIL", "ел", "ЕЛ", "он", "ОН", "кс", "КС")),  # noqa: RUF001
+    *([*exactly(word), _MARK] for word in _ASIAN_WORDS_FOR_PHONE),
+    *([exactly(space)[-1], *mark] for space in " \u00a0\u202f" for mark in (_DOT, _COLON)),
+    *([*exactly(mark), (0, ord("("), ord("9"))] for mark in ("\uff1a", "\uff1a ")),
     where=NEAR_DIGITS,
 )
 
@@ -97,7 +135,7 @@ def _find_phone(text: str) -> Iterator[Span]:
     found = [match.span() for pattern in _AMERICAN for match in pattern.finditer(text)]
     found += [m.span() for m in _INTERNATIONAL.finditer(text) if 9 <= _digits_in(m[0]) <= 15]
     for match in _BEHIND_A_MARK.finditer(text):
-        word = _WORD_FOR_PHONE.search(text, max(0, match.start() - 11), match.start())
+        word = _WORD_FOR_PHONE.search(text, max(0, match.start() - _LONGEST_WORD), match.start())
         if word and 7 <= _digits_in(match[1]) <= 15:
             found.append(match.span(1))
     yield from _apart(found)
@@ -109,11 +147,14 @@ def _digits_in(text: str) -> int:
 
 # -- internet addresses ------------------------------------------------------------------------------------------------
 
-_IPV4 = re.compile(r"[1-9](?<![\w.+~/-][1-9])[0-9]{0,2}(?:\.[0-9]{1,3}){3}(?![\w+~-]|\.[0-9])")
+# A slash before it makes it a version (Chrome/91.0.44.124), two the host of an address (http://93.184.216.34/).
+_IPV4 = re.compile(
+    rf"[1-9](?<!{_WORD}[1-9])(?<![.+~-][1-9])(?<![^/]/[1-9])[0-9]{{0,2}}(?:\.[0-9]{{1,3}}){{3}}(?!{_WORD}|[+~-]|\.[0-9])"
+)
 _BEFORE_A_VERSION = re.compile(r"(?i)(?:version|release|ver|v|rev|revision|section|kernel|firmware)[.:]?\s*\Z")
 _BEGINNING_OF_LINE = re.compile(r"(?:\A|\n)[ \t]*\Z")
 _COLONS = re.compile(r":(?=[0-9A-Fa-f]{0,4}:)")
-_IPV6 = re.compile(r"(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
+_IPV6 = re.compile(rf"(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{0,4}}(?<![^:]:)(?!{_WORD}|:[0-9A-Fa-f:]|\.[0-9])")
 _IPV4_NEEDLES = Needles.of(*([_DIGIT, *_DOT, *digits(size), *_DOT, _DIGIT] for size in (1, 2, 3)), where=NEAR_DIGITS)
 _IPV6_NEEDLES = Needles.of(
     *([*_COLON, *[_HEX] * size, *_COLON] for size in (3, 4)),
@@ -121,6 +162,7 @@ _IPV6_NEEDLES = Needles.of(
 )
 _HIGHEST_OF_A_VERSION = 50
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+_NO_BEGINNING = re.compile(rf"(?:{_WORD}|[:.])\Z")
 
 
 def _find_ip(text: str) -> Iterator[Span]:
@@ -131,7 +173,7 @@ def _find_ip(text: str) -> Iterator[Span]:
         while begin > done and begin > colon.start() - 4 and text[begin - 1] in _HEX_DIGITS:
             begin -= 1
         match = _IPV6.match(text, begin) if colon.start() >= done else None
-        if match and not (begin > 0 and (text[begin - 1].isalnum() or text[begin - 1] in "_:.")):
+        if match and not _NO_BEGINNING.search(text, max(0, begin - 1), begin):
             done = match.end()
             groups = match[0].split(":")
             has_long_group = max(map(len, groups[1:-1])) > 2 or (len(groups[0]) > 2 and not groups[1])
@@ -184,10 +226,11 @@ _COUNTRIES_BY_LENGTH = {
     33: "RU",
 }
 _IBAN_LENGTHS = {country: length for length, some in _COUNTRIES_BY_LENGTH.items() for country in some.split()}
-_IBAN = re.compile(r"(?<!\w)(?=([A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}))")
+_IBAN = re.compile(rf"(?<!{_WORD})(?=([A-Z]{{2}}[0-9]{{2}}(?:[ \u00a0]?[A-Z0-9]){{11,30}}))")
+_BEHIND_AN_IBAN = re.compile(_WORD)
 _IBAN_NEEDLES = Needles.of(
     [_UPPER, _UPPER, _DIGIT, _DIGIT, *[_UPPER_OR_DIGIT] * 3],
-    [_UPPER, _UPPER, _DIGIT, _DIGIT, *_SPACE, *[_UPPER_OR_DIGIT] * 3],
+    *([_UPPER, _UPPER, _DIGIT, _DIGIT, *space, *[_UPPER_OR_DIGIT] * 3] for space in (_SPACE, _NO_BREAK)),
     where=NEAR_DIGITS,
 )
 
@@ -211,18 +254,22 @@ def _find_iban(text: str) -> Iterator[Span]:
         while end < match.end(1) and len(compact) < length:
             compact += text[end].strip()
             end += 1
-        if is_iban(compact) and not (end < len(text) and text[end].isalnum()):
+        if is_iban(compact) and not _BEHIND_AN_IBAN.match(text, end):
             yield begin, end
 
 
 _CARD = re.compile(
-    r"[2-6](?<![\w.+/=#-][2-6])(?:[0-9]{13,18}|[0-9]{3}(?:([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{3})?"
-    r"|([ -])[0-9]{6}\2[0-9]{4,5}))(?![\w/=-]|\.[0-9])"
+    rf"[2-6](?<!{_WORD}[2-6])(?<![.+/=#-][2-6])"
+    r"(?:[0-9]{13,18}|[0-9]{3}(?:([ \u00a0-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{3})?"
+    rf"|([ \u00a0-])[0-9]{{6}}\2[0-9]{{4,5}})){_NOT_BEHIND}"
 )
 _CARD_NEEDLES = Needles.of(
     digits(14),
-    [*digits(4), _SEPARATOR, *digits(4), _SEPARATOR, *digits(4)],
-    [*digits(4), _SEPARATOR, *digits(6), _SEPARATOR, *digits(4)],
+    *(
+        [*digits(4), *separator, *digits(size), *separator, *digits(4)]
+        for separator in ([_SEPARATOR], _NO_BREAK)
+        for size in (4, 6)
+    ),
     where=NEAR_DIGITS,
 )
 
@@ -253,7 +300,7 @@ def _is_of_an_issuer(number: str) -> bool:
 
 def _find_card(text: str) -> Iterator[Span]:
     for match in _CARD.finditer(text):
-        number = match[0].replace(" ", "").replace("-", "")
+        number = "".join(filter(str.isdigit, match[0]))
         if len(set(number)) > 2 and _is_of_an_issuer(number) and is_luhn_number(number):
             yield match.span()
 
@@ -281,7 +328,7 @@ _KEYS = {
 }
 _KEY = re.compile(rf"(?<![0-9A-Za-z_])(?:{'|'.join(_KEYS.values())})(?![0-9A-Za-z_])")
 _KEY_BLOCK = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----[^-]{0,20000}"
+    r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,20000}"
     r"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 )
 _KEY_NEEDLES = Needles.of(
@@ -323,7 +370,7 @@ def _bits_per_character(text: str) -> float:
 
 # -- social security ---------------------------------------------------------------------------------------------------
 
-_SSN = re.compile(r"(?<![\w.+/=-])(?!000|666|9)[0-9]{3}-(?!00)[0-9]{2}-(?!0000)[0-9]{4}(?![\w/=-]|\.[0-9])")
+_SSN = re.compile(rf"(?<!{_WORD})(?<![.+/=-])(?!000|666|9)[0-9]{{3}}-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}{_NOT_BEHIND}")
 _SSN_NEEDLES = Needles.of([*digits(3), *exactly("-"), *digits(2), *exactly("-"), *digits(4)], where=NEAR_DIGITS)
 
 
