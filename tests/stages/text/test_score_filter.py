@@ -294,7 +294,7 @@ def test_repr_is_what_was_given() -> None:
     stage = ScoreFilter(NumbersFilter(), score_field="n")
     assert repr(stage) == (
         "ScoreFilter(filter_obj=NumbersFilter(max_number_to_text_ratio=0.15), text_field='text', "
-        "score_field='n', invert=False)"
+        "score_field='n', invert=False, verbose=False)"
     )
 
 
@@ -322,3 +322,9 @@ def test_filters_of_neighbouring_stages_give_what_they_give_alone(tmp_path: Path
             expected.append({"text": text, "id": number, **{f"s{i}": s for i, s in enumerate(scores)}})
     assert [row for task in result for row in task.data.to_pylist()] == expected
     assert dict(zip(*(result.drops().column(c).to_pylist() for c in ("row", "stage")), strict=True)) == reasons
+
+
+def test_verbose_says_how_many_rows_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="tamis"):
+        run(ScoreFilter(WordCountFilter(min_words=2), verbose=True))
+    assert caplog.messages == ["word_count: kept 3 of 4 rows"]

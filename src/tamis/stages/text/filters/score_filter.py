@@ -7,6 +7,7 @@ and each sees only the rows that those before it left.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,9 +23,13 @@ __all__ = ["Filter", "Score", "ScoreFilter"]
 
 T = TypeVar("T")
 
+_LOG = logging.getLogger("tamis")
+
 
 class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     """What the three stages share: their steps, and the hooks of filters that work with a model."""
+
+    verbose: bool = False
 
     _steps: Sequence[Step]
     _ahead: Sequence[Step] = ()
@@ -67,6 +72,8 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
         rows = Rows(task, self.name)
         yield from run_steps(rows, self._steps, self._ahead)
+        if self.verbose:
+            _LOG.info("%s: kept %d of %d rows", self.name, len(rows.left), task.num_items)
         result = rows.result(is_last=not self._ahead)
         if result is not None:
             yield result
@@ -110,6 +117,7 @@ class Filter(_FilterStage):
             a list of them. A filter never keeps a null; a function is called with ``None``.
         filter_field: The column that decides; for a list, one for each.
         invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
+        verbose: Log how many rows of each batch are kept.
 
     >>> from tamis.stages.base import emissions
     >>> stage = Filter(lambda stars: stars >= 3, "stars")
@@ -121,6 +129,7 @@ class Filter(_FilterStage):
     filter_fn: FilterOrFunction | list[FilterOrFunction]
     filter_field: str | list[str]
     invert: bool | list[bool] = False
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         operations = _operations(self.filter_fn, "Filter(filter_fn=...)")
@@ -142,6 +151,7 @@ class ScoreFilter(_FilterStage):
         text_field: The column that is scored; for a list, one for all or one for each. A null counts as an empty text.
         score_field: The column the score is written to, if it is wanted; for a list, one (or ``None``) for each.
         invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
+        verbose: Log how many rows of each batch are kept.
 
     >>> from tamis.stages.base import emissions
     >>> from tamis.stages.text.filters import WordCountFilter
@@ -155,6 +165,7 @@ class ScoreFilter(_FilterStage):
     text_field: str | list[str] = "text"
     score_field: str | list[str | None] | None = None
     invert: bool | list[bool] = False
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         operations = _operations(self.filter_obj, "ScoreFilter(filter_obj=...)")
