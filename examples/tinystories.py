@@ -1,7 +1,8 @@
 """Fetch short stories, clean them, keep the ones that are long enough and finished, and write them.
 
 The stories lie beside this file, so that no network is needed; ``--source`` names another directory or web address.
-They were made up for this example, in the form of the TinyStories data set (Eldan and Li, 2023).
+They were made up for this example, in the form of the TinyStories data set (Eldan and Li, 2023). Repairing broken text
+needs ``pip install "tamis[unicode]"``.
 """
 
 import argparse
@@ -45,6 +46,8 @@ class StoryIterator(DocumentIterator):
                     continue
                 yield {"text": "".join(lines).strip()}
                 lines = []
+        if "".join(lines).strip():  # the last story need not be closed
+            yield {"text": "".join(lines).strip()}
 
     def output_columns(self) -> list[str]:
         return ["text"]

@@ -1,4 +1,7 @@
-"""Blend two sources, leave out what is in a benchmark, shuffle everything, and write tokens to train on."""
+"""Blend two sources, leave out what is in a benchmark, shuffle everything, and write tokens to train on.
+
+It needs ``pip install "tamis[tokenize]"``.
+"""
 
 import json
 from pathlib import Path

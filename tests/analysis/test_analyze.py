@@ -187,6 +187,15 @@ def test_a_fraction(tmp_path: Path) -> None:
     assert 150 < look_at(path, tmp_path / "out", fraction=0.1).documents < 250
 
 
+def test_a_sample_too_small_for_its_thresholds_is_said_to_be(tmp_path: Path, quickstart: Analysis) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"the text {number} " * number} for number in range(1, 300)])
+    small = look_at(path, tmp_path / "out", fraction=0.2)
+    assert small.unseen_loss() > 0.1
+    assert "The sample is small" in page_of(small)
+    assert quickstart.unseen_loss() == 0
+    assert "The sample is small" not in page_of(quickstart)
+
+
 def test_only_some_filters(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "word " * number} for number in range(1, 101)])
     found = look_at(path, tmp_path / "out", filters=["word_count"], keep_rate=0.8)

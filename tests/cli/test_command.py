@@ -280,14 +280,21 @@ def test_a_stage_of_ones_own_is_explained(folder: Path) -> None:
 def test_doctor_shows_the_machine_and_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    for word in ("cores", "memory", "disk", "GPU", "pyarrow", "Ray", "pandas frames in your own stages"):
+    for word in ("cores", "kernels", "memory", "disk", "GPU", "pyarrow", "Ray", "pandas frames in your own stages"):
         assert word in shown
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["tamis"] == tamis.__version__
     assert found["machine"]["memory"]["total_bytes"] > 0
+    assert found["kernels"]
     assert {"pandas", "s3"} <= set(found["extras"])
     assert all(found["packages"].values())
+
+
+def test_doctor_says_that_kernels_are_off(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMIS_KERNELS", "off")
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kernels"].startswith("off")
 
 
 def test_report_shows_a_run_and_writes_its_page_anew(folder: Path) -> None:

@@ -86,3 +86,16 @@ def test_paths_of_a_recipe_of_ones_own(
     assert run(capsys, "run", "my.yaml", "--input", "in.jsonl", "--output", "out", "--quiet", "--workers", "0")[0] == 0
     assert [path.read_text() for path in Path("out").rglob("*.jsonl")] == ['{"text":"one two"}\n']
     assert not Path("nowhere").exists()
+
+
+def test_a_shipped_recipe_reads_what_it_is_given(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"text": ["The cat and the dog have to be with us."] * 3}), tmp_path / "in" / "a.parquet")
+    for given in (tmp_path / "in", tmp_path / "in" / "a.parquet"):
+        pipeline = load_recipe("gopher").with_paths(str(given), str(tmp_path / "out")).to_pipeline()
+        assert type(pipeline.stages[0]).__name__ == "ParquetReader"
+    own = load_recipe("stages:\n  - JsonlReader: {file_paths: x, fields: [text]}\n  - JsonlWriter: {path: y}\n")
+    assert type(own.with_paths("a.parquet").to_pipeline().stages[0]).__name__ == "JsonlReader"

@@ -45,13 +45,14 @@ def own_package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python(where: Path, code: str, kernels: str = "wait") -> str:
+def python(where: Path, code: str, kernels: str = "wait", cache: str = "", temporary: str = "") -> str:
     """What a program prints that imports the package in a folder, with a cache beside it."""
     environment = os.environ | {
         "PYTHONPATH": str(where),
         "PYTHONSAFEPATH": "1",
-        "TAMIS_CACHE_DIR": str(where / "cache"),
+        "TAMIS_CACHE_DIR": cache or str(where / "cache"),
         "TAMIS_KERNELS": kernels,
+        "TMPDIR": temporary or str(where),
     }
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
@@ -109,6 +110,31 @@ def test_a_kernel_that_cannot_be_compiled_is_done_without(own_package: Path) -> 
     assert python(own_package, code) == "None None"
     (failure,) = (own_package / "cache").rglob("toy.failed")
     assert "open" in failure.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x7fELF and no more", b"\0" * 5000])
+def test_a_damaged_file_in_the_cache_is_compiled_anew(own_package: Path, damage: bytes) -> None:
+    where = Path(python(own_package, "from tamis.kernels import native; print(native.cached_file('toy'))"))
+    where.write_bytes(damage)
+    assert python(own_package, USE_TOY) == "42"
+    assert python(own_package, USE_TOY, kernels="") == "42"
+
+
+def test_a_cache_that_cannot_be_written_to_is_done_without(own_package: Path) -> None:
+    assert python(own_package, USE_TOY, cache=f"{os.devnull}/cache") == "42"
+    (compiled,) = own_package.glob("tamis-*/**/toy.o")  # among the temporary files
+    shutil.copytree(compiled.parent.parent, own_package / "image" / "kernels")
+    shutil.rmtree(own_package / compiled.relative_to(own_package).parts[0])
+    assert python(own_package, USE_TOY, kernels="", cache=str(own_package / "image")) == "42"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there everybody has temporary files of their own")
+def test_kernels_in_a_temporary_folder_that_others_may_write_to_are_not_run(own_package: Path) -> None:
+    folder = own_package / f"tamis-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    code = "from tamis.kernels import native; print(native.load('toy'))"
+    assert python(own_package, code, cache=f"{os.devnull}/cache") == "None"
 
 
 def test_off_means_off() -> None:

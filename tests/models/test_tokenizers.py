@@ -92,6 +92,8 @@ def test_arguments_for_transformers_are_used(folder: Path, fast: Fast) -> None:
     tokenizer = load_tokenizer(str(folder), transformers_init_kwargs={"eos_token": "<s>"})
     assert tokenizer.eos_token_id == 0
     assert tokenizer.encode_column(TEXTS).to_pylist() == load_tokenizer(str(folder)).encode_column(TEXTS).to_pylist()
+    with pytest.raises(DataError, match="has no token '<stop>'"):
+        load_tokenizer(str(folder), eos_token="<stop>", transformers_init_kwargs={"eos_token": "<s>"})
     with pytest.raises(ValueError, match="is one file"):
         load_tokenizer(str(folder / "tokenizer.json"), transformers_init_kwargs={"use_fast": True})
 
@@ -106,6 +108,9 @@ def test_a_tokenizer_written_in_python(tmp_path: Path) -> None:
         [b + 3 for b in (t or "").encode()] for t in TEXTS.to_pylist()
     ]
     assert tokenizer.eos_token_id == slow.eos_token_id
+    assert load_tokenizer(str(tmp_path), eos_token="<pad>").eos_token_id == slow.pad_token_id
+    with pytest.raises(DataError, match="has no token '<stop>'"):
+        load_tokenizer(str(tmp_path), eos_token="<stop>")
     assert tokenizer.count_tokens(TEXTS, add_special_tokens=True).tolist()[1] == 1
 
 

@@ -244,6 +244,12 @@ def test_unknown_parameter_lists_the_known_ones() -> None:
     )
 
 
+def test_a_file_that_is_not_there_is_said_with_the_line() -> None:
+    message = refusal_of("- ScoreFilter: {filter_obj: {TokenizerFertilityFilter: {path_to_tokenizer: no.model}}}")
+    assert message.startswith("recipe, line 2: TokenizerFertilityFilter")
+    assert message.endswith("there is no such file")
+
+
 def test_missing_parameters_are_named() -> None:
     assert refusal_of("- Route") == "recipe, line 2: Route needs by and branches"
 

@@ -10,7 +10,7 @@ import tamis
 from tamis.analysis.charts import Scale, histogram
 from tamis.analysis.examples import Example, neighbours
 from tamis.analysis.result import PERCENTILES, Analysis
-from tamis.analysis.tables import bins_of, measures_of, shown_bounds, shown_score
+from tamis.analysis.tables import bins_of, measures_of, shown_bounds, shown_score, small_sample_note
 from tamis.kernels.scripts import SCRIPT_NAMES
 from tamis.runs import figures
 from tamis.runs.html import Page, Tile, cell, escaped, fill, html_table, render_page, tiles_of
@@ -121,6 +121,7 @@ def _recipe(analysis: Analysis) -> str:
         f"{figures.percent(share)} of the sample; {wanted} was asked for. Each of them drops the same small share: the "
         "documents that are rarest in that respect."
     )
+    note = f"{note} {small_sample_note(analysis)}".rstrip()
     if share < analysis.keep_rate:
         note += " More cannot be kept: documents without a word have scores that no threshold keeps."
     return (

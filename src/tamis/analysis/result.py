@@ -98,6 +98,15 @@ class Analysis:
         chosen = [proposal.filter for proposal in self.together]
         return float(kept_by(chosen, {one.name: self.scores(one.name) for one in self.filters}).mean())
 
+    def unseen_loss(self) -> float:
+        """How much less than :meth:`proposed_share` may be kept of documents that are not in the sample; 0 where all
+        are. A document goes beyond the highest of n scores with a chance of 1 in n + 1, and so at each threshold.
+        """
+        if self.coverage.is_whole and len(self.sample) == self.documents:
+            return 0.0
+        thresholds = sum(bound is not None for proposal in self.together for bound in proposal.filter.bounds())
+        return min(thresholds / (len(self.sample) + 1), self.proposed_share())
+
     def shares(self, column: str) -> list[tuple[str, int]]:
         """The values of a column of the sample and how many documents have each, most first.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -18,8 +18,11 @@ __all__ = [
     "score_table",
     "shown_bounds",
     "shown_score",
+    "small_sample_note",
     "terminal_table",
 ]
+
+_NOTABLE_LOSS: Final = 0.01
 
 _SCHEMA: dict[str, Any] = {
     "measure": pl.String,
@@ -139,8 +142,18 @@ def headline(analysis: Analysis) -> list[str]:
 
 
 def closing_line(analysis: Analysis) -> str:
-    """What the thresholds keep, in one sentence."""
-    return (
+    """What the thresholds keep, in a sentence or two."""
+    text = (
         f"The default thresholds together keep {figures.percent(analysis.kept_share_of_all())}, the proposed ones "
         f"{figures.percent(analysis.proposed_share())} ({figures.percent(analysis.keep_rate)} was asked for)."
     )
+    return f"{text} {small_sample_note(analysis)}".rstrip()
+
+
+def small_sample_note(analysis: Analysis) -> str:
+    """That a sample is too small for what is said of it; empty if it is not."""
+    loss = analysis.unseen_loss()
+    if loss < _NOTABLE_LOSS:
+        return ""
+    least = figures.percent(analysis.proposed_share() - loss)
+    return f"The sample is small for so many thresholds: of the whole input they may keep no more than {least}."

@@ -273,6 +273,8 @@ class GroupRunner:
                 for r in item.rows
             )
         elif isinstance(item, Drop):
+            if not len(item.rows):
+                return  # nothing was dropped after all, so that is no reason to speak of
             stats.dropped[item.reason] = stats.dropped.get(item.reason, 0) + len(item.rows)
             if self._drops:
                 self._drop_log.add(self._spec.names[vertex], item)
@@ -341,7 +343,8 @@ class GroupRunner:
     def _dropped_rows(self, vertex: int, drop: Drop) -> DocumentBatch:
         import pyarrow as pa
 
-        table = drop.batch.data.take(pa.array(drop.rows))
+        table, selection = drop.batch.selection
+        table = table.take(pa.array(selection[drop.rows]))
         for column, value in (("dropped_by", self._spec.names[vertex]), ("dropped_because", drop.reason)):
             if column in table.column_names:
                 table = table.drop_columns([column])

@@ -27,6 +27,9 @@ _PURPOSES: Final = {
     "unicode": "repair of broken text (UnicodeReformatter)",
     "language": "language identification, fastText models (AddLanguage, FastTextLangId, ...)",
     "segmentation": "words of Chinese, Japanese and Thai",
+    "code": "HTML and SentencePiece models (HTMLBoilerplateFilter, TokenizerFertilityFilter)",
+    "tokenize": "tokens (TokenCount, Tokenize, MegatronTokenizerWriter, ...)",
+    "transformers": "tokenizers without a tokenizer.json",
     "ray": "many machines",
     "dev": "work on tamis itself",
 }
@@ -56,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "executable": sys.executable,
                 "machine": asdict(machine),
                 "disk": {"free_bytes": disk.free, "total_bytes": disk.total},
+                "kernels": _kernels(),
                 "packages": {package.name: package.version for package in core},
                 "extras": {
                     extra: {
@@ -71,6 +75,22 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     _show(machine, disk.free, core, extras, ray)
     return 0
+
+
+def _kernels() -> str:
+    """Whether the native kernels are there, and if not, what becomes of them."""
+    from tamis.kernels.native import NAMES, compiled_file, failure_file, packaged_file
+
+    if os.environ.get("TAMIS_KERNELS") == "off":
+        return "off (TAMIS_KERNELS=off): plain Python, far slower"
+    missing = [name for name in NAMES if compiled_file(name) is None]
+    failed = [name for name in missing if failure_file(name).exists()]
+    if failed:
+        return f"{', '.join(failed)} cannot be compiled here, see {failure_file(failed[0])}: plain Python, far slower"
+    if missing:
+        return f"{', '.join(missing)} not compiled yet: the first run does it, or python -m tamis.kernels.compiler"
+    packaged = all(compiled_file(name) == packaged_file(name) for name in NAMES)
+    return "came with the package" if packaged else "compiled on this machine"
 
 
 def packages() -> tuple[list[Package], dict[str, list[Package]]]:
@@ -132,6 +152,7 @@ def _show(
             ("tamis", tamis.__version__),
             ("Python", f"{machine.python} ({sys.executable})"),
             ("platform", machine.platform),
+            ("kernels", _kernels()),
             ("cores", f"{machine.cores:g}"),
             ("memory", memory),
             ("disk", f"{size(disk_free)} free in {os.getcwd()}"),

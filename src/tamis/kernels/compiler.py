@@ -9,14 +9,23 @@ the file into the cache under its name. The object file needs no Python and no N
 from __future__ import annotations
 
 import importlib
-import os
 import platform
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
-from tamis.kernels.native import BASELINE, ENTRY, NAMES, cached_file, failure_file, lock, packaged_file
+from tamis.kernels.native import (
+    BASELINE,
+    ENTRY,
+    NAMES,
+    cached_file,
+    failure_file,
+    lock,
+    packaged_file,
+    store_code,
+    stored_code,
+)
 
 __all__ = ["compile_kernel", "main"]
 
@@ -58,9 +67,9 @@ def compile_for_package() -> list[Path]:
     files = []
     for name in NAMES:
         final = packaged_file(name)
-        if not final.exists():
+        if stored_code(final) is None:
             final.parent.mkdir(exist_ok=True)
-            final.write_bytes(compile_kernel(_source(name), portable=True))
+            store_code(final, compile_kernel(_source(name), portable=True))
         files.append(final)
     for other in set(files[0].parent.glob("*.o")) - set(files):
         other.unlink()
@@ -72,17 +81,15 @@ def compile_into_cache(name: str) -> None:
     final = cached_file(name)
     final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with lock(final.with_suffix(".lock")):
-        if final.exists():
+        if stored_code(final) is not None:
             return
-        temporary = final.with_suffix(f".{os.getpid()}.tmp")
         try:
-            temporary.write_bytes(compile_kernel(_source(name)))
-            os.replace(temporary, final)
+            store_code(final, compile_kernel(_source(name)))
+        except (OSError, MemoryError):
+            raise  # another time it may go well
         except Exception:
             failure_file(name).write_text(traceback.format_exc(), encoding="utf-8")
             raise
-        finally:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def main(names: list[str]) -> None:

@@ -7,7 +7,7 @@ some seconds. Until then :func:`load` gives ``None`` and callers use the plain d
 
 The cache is ``$TAMIS_CACHE_DIR/kernels`` (by default under ``~/.cache/tamis``), with one folder for each combination of
 tamis version, source code, compiler and processor. The file that came with tamis is named after the source code too.
-So neither is ever stale.
+So neither is ever stale. Where the cache cannot be written to, a folder of the user's among the temporary files serves.
 
 ``TAMIS_KERNELS=wait`` makes :func:`load` wait for the compiler; ``TAMIS_KERNELS=off`` does without kernels.
 """
@@ -21,8 +21,10 @@ import hashlib
 import logging
 import os
 import platform
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from importlib import metadata
@@ -42,6 +44,8 @@ __all__ = [
     "failure_file",
     "load",
     "packaged_file",
+    "store_code",
+    "stored_code",
 ]
 
 ENTRY = "tamis_kernel"
@@ -53,6 +57,7 @@ NAMES = ("heuristics", "json_census", "json_rows", "suspects", "cleaning", "need
 BASELINE = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}
 """The processor that packaged kernels are made for, by machine: one of 2013 or later; elsewhere a general one."""
 
+_SEAL_BYTES = hashlib.sha256().digest_size
 _NEEDED_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")  # x86-64-v3
 
 Argument: TypeAlias = "np.ndarray[Any, Any] | int"
@@ -102,20 +107,41 @@ def load(name: str) -> Kernel | None:
         return None
     with _GUARD:
         if name not in _LOADED:
-            if compiled_file(name) is None:
-                _see_to_it(name, wait=mode == "wait")
-            file = compiled_file(name)
-            if file is not None:
-                _LOADED[name] = Kernel(name, file.read_bytes())
+            try:
+                code = _compiled_code(name)
+                if code is None:
+                    _see_to_it(name, wait=mode == "wait")
+                    code = _compiled_code(name)
+                if code is not None:
+                    _LOADED[name] = Kernel(name, code)
+            except (ImportError, OSError, RuntimeError) as error:
+                _give_up(name, repr(error))
         return _LOADED.get(name)
 
 
 def compiled_file(name: str) -> Path | None:
     """Where the compiled kernel is, if it is there."""
-    packaged, cached = packaged_file(name), cached_file(name)
-    if packaged.exists() and _suits_baseline():
-        return packaged
-    return cached if cached.exists() else None
+    return next((file for file in _candidates(name) if stored_code(file) is not None), None)
+
+
+def store_code(file: Path, code: bytes) -> None:
+    """Write an object file, all of it or nothing, with a seal by which :func:`stored_code` knows that it is whole."""
+    temporary = file.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(code + hashlib.sha256(code).digest())
+        os.replace(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def stored_code(file: Path) -> bytes | None:
+    """An object file, if it is there and whole: over half of one LLVM ends the process."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    code, seal = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
+    return code if hashlib.sha256(code).digest() == seal else None
 
 
 def packaged_file(name: str) -> Path:
@@ -135,14 +161,27 @@ def failure_file(name: str) -> Path:
 
 def cache_folder() -> Path:
     """The folder for the kernels of this version, source code, compiler and processor."""
-    return _cache_root() / "kernels" / _fingerprint()
+    chosen = _chosen_folder()
+    return chosen if _is_writable(chosen) else _spare_folder() or chosen
+
+
+def _compiled_code(name: str) -> bytes | None:
+    return next((code for code in map(stored_code, _candidates(name)) if code is not None), None)
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    """Where the compiled kernel may be."""
+    if _suits_baseline():
+        yield packaged_file(name)
+    yield _chosen_folder() / f"{name}.o"  # also one that may only be read, as in an image
+    yield cached_file(name)
 
 
 def _see_to_it(name: str, wait: bool) -> None:
     """Have the kernel compiled by another process, once; look what became of it later on."""
     compiler = _COMPILERS.get(name)
     if compiler is None:
-        if failure_file(name).exists():
+        if os.path.exists(failure_file(name)):  # Path.exists() raises in a folder that must not be looked into
             _give_up(name, f"see {failure_file(name)}")
             return
         command = [sys.executable, "-m", "tamis.kernels.compiler", name]
@@ -158,7 +197,8 @@ def _see_to_it(name: str, wait: bool) -> None:
     if wait:
         compiler.wait()
     if compiler.poll() is not None and compiled_file(name) is None:
-        _give_up(name, f"see {failure_file(name)}")
+        has_said_why = os.path.exists(failure_file(name))
+        _give_up(name, f"see {failure_file(name)}" if has_said_why else f"exit status {compiler.returncode}")
 
 
 def _give_up(name: str, why: str) -> None:
@@ -171,7 +211,35 @@ def _cache_root() -> Path:
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "tamis"
+    # Of a user without a home "~" is left. No folder of that name is made wherever the process happens to be.
+    return Path(base if os.path.isabs(base) else os.devnull) / "tamis"
+
+
+def _chosen_folder() -> Path:
+    return _cache_root() / "kernels" / _fingerprint()
+
+
+def _spare_folder() -> Path | None:
+    """A folder among the temporary files that nobody else can write to: what is in it will be run."""
+    user = os.getuid() if sys.platform != "win32" else 0
+    root = Path(tempfile.gettempdir()) / f"tamis-{user}"
+    folder = root / "kernels" / _fingerprint()
+    if not _is_writable(folder):
+        return None
+    about = os.lstat(root)
+    is_ours = stat.S_ISDIR(about.st_mode) and (sys.platform == "win32" or about.st_uid == user)
+    return folder if is_ours and (sys.platform == "win32" or not about.st_mode & 0o022) else None
+
+
+@functools.cache
+def _is_writable(folder: Path) -> bool:
+    """Whether files can be put into a folder, which is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 @functools.cache
@@ -183,8 +251,15 @@ def _fingerprint() -> str:
     import tamis
 
     parts = [platform.system(), platform.machine(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
-    parts += [llvmlite.__version__, metadata.version("numba"), _sources_digest()]
+    parts += [llvmlite.__version__, _numba_version(), _sources_digest()]
     return f"{tamis.__version__}-{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:20]}"
+
+
+def _numba_version() -> str:
+    try:
+        return metadata.version("numba")
+    except metadata.PackageNotFoundError:
+        return "none"  # only the compiler needs it
 
 
 @functools.cache
@@ -230,5 +305,6 @@ def lock(path: Path) -> Iterator[None]:
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(OSError):  # some network file systems have no locks: then two may do the same work
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -96,8 +96,8 @@ class _FastTokenizer(Tokenizer):
 class _SlowTokenizer(Tokenizer):
     """One of ``transformers`` that is written in Python."""
 
-    def __init__(self, name: str, inner: Any) -> None:
-        super().__init__(name, _vocab_size(inner.get_vocab()), inner.eos_token_id)
+    def __init__(self, name: str, inner: Any, eos_token_id: int | None) -> None:
+        super().__init__(name, _vocab_size(inner.get_vocab()), eos_token_id)
         self._inner = inner
 
     def _ids(self, texts: list[str], add_special_tokens: bool) -> list[NDArray[np.int32]]:
@@ -194,17 +194,19 @@ def _from_transformers(
         import transformers
     except ImportError as e:
         raise MissingExtraError(f"the tokenizer {name}", package="transformers", extra="transformers") from e
-    if eos_token is not None:
-        more = {**more, "eos_token": eos_token}
     try:
         inner = transformers.AutoTokenizer.from_pretrained(name, cache_dir=cache_dir, token=hf_token, **more)
     except (OSError, ValueError) as e:
         raise _not_loaded(name, e) from e
-    if inner.eos_token is not None:
-        _token_id(name, inner.eos_token, inner.eos_token_id)
+    eos_token_id: int | None = None
+    if eos_token is not None:
+        # Looked up, not given to transformers: that adds a token that is not there, with an id no model knows.
+        eos_token_id = _token_id(name, eos_token, inner.get_vocab().get(eos_token))
+    elif inner.eos_token is not None:
+        eos_token_id = _token_id(name, inner.eos_token, inner.eos_token_id)
     if inner.is_fast:
-        return _FastTokenizer(name, inner.backend_tokenizer, inner.eos_token_id)
-    return _SlowTokenizer(name, inner)
+        return _FastTokenizer(name, inner.backend_tokenizer, eos_token_id)
+    return _SlowTokenizer(name, inner, eos_token_id)
 
 
 def _has_transformers() -> bool:

@@ -148,6 +148,8 @@ class Recipe:
     def with_paths(self, input_path: str | None = None, output_path: str | None = None) -> Recipe:
         """A copy that reads and writes elsewhere: in its first and in its last stage.
 
+        A first stage that is told nothing but what to read becomes the reader for files with that ending.
+
         Args:
             input_path: For ``file_paths`` of the first stage.
             output_path: For ``path`` of the last stage.
@@ -158,7 +160,10 @@ class Recipe:
         """
         count = len(_stage_list(self.document))
         given = {"1.file_paths": input_path, f"{count}.path": output_path}
-        return self.with_settings(f"{place}={json.dumps(path)}" for place, path in given.items() if path is not None)
+        recipe = self.with_settings(f"{place}={json.dumps(path)}" for place, path in given.items() if path is not None)
+        if input_path is not None:
+            _choose_reader(_stage_list(recipe.document)[0], input_path)
+        return recipe
 
 
 def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
@@ -221,6 +226,23 @@ def _stage_list(document: Node) -> list[Node]:
     if not isinstance(stages.value, list):
         raise stages.error("stages must be a list: each stage on a line of its own, after a dash")
     return stages.value
+
+
+_READERS = {".jsonl": "JsonlReader", ".json": "JsonlReader", ".parquet": "ParquetReader", ".csv": "CsvReader"}
+
+
+def _choose_reader(stage: Node, path: str) -> None:
+    """Make a reader without parameters the one for what is there."""
+    if not isinstance(stage.value, dict) or len(stage.value) != 1:
+        return
+    ((name, parameters),) = stage.value.items()
+    files = [path]
+    if os.path.isdir(path):
+        files = sorted(file for _, _, names in os.walk(path) for file in names)
+    endings = {_READERS[ending] for file in files for ending in _READERS if ending in Path(file).suffixes}
+    if name in _READERS.values() and len(endings) == 1 and list(parameters.plain() or ()) == ["file_paths"]:
+        del stage.value[name]
+        stage.value[endings.pop()] = parameters
 
 
 # --- --set ----------------------------------------------------------------------------------------------------------

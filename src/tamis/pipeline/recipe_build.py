@@ -118,7 +118,7 @@ def build_fields(cls: type, node: Node, name: str = "") -> Any:
         raise node.error(f"{name} needs {' and '.join(missing)}")
     try:
         return cls(**values)
-    except (TamisError, ValueError, TypeError) as e:
+    except (TamisError, OSError, ValueError, TypeError) as e:
         raise node.error(f"{name}: {e}") from e
 
 

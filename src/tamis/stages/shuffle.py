@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_128
 from tamis.stages.base import CompositeStage, Emission, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import Publish
@@ -187,8 +188,19 @@ class ShuffleReduce(ScratchStage[FileGroup, DocumentBatch]):
         for turn in range(passes):
             rows = [r for f in files if (r := _some_rows(f, number, turn, passes)).num_rows]
             if rows:
-                table = pa.concat_tables(rows, promote_options="permissive").drop_columns([_HASH])
+                table = put_together(rows).drop_columns([_HASH])
                 yield from emissions(self.owner.reduce(DocumentBatch(table, task.dataset_name)))
+
+
+def put_together(tables: list[pa.Table]) -> pa.Table:
+    """Rows of several batches as one table; an error if a column is of kinds that do not go together."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as e:
+        raise DataError(
+            f"batches with different types cannot be put together: {e}",
+            hint="Give the column one type, as with types={...} of a reader, or leave it out before.",
+        ) from e
 
 
 def partition_nbytes(path: str, number: int) -> int:

@@ -142,10 +142,10 @@ class DocumentBatch(Task[pa.Table]):
 
 def as_table(data: Any) -> pa.Table:
     """Turn what users hand in as a batch into an Arrow table."""
-    if isinstance(data, pa.Table):
-        return data
     if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
+        data = pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return _without_views(data)
     if isinstance(data, list) and all(isinstance(row, dict) for row in data):
         names = dict.fromkeys(name for row in data for name in row)
         data = {name: [row.get(name) for row in data] for name in names}
@@ -163,6 +163,15 @@ def as_table(data: Any) -> pa.Table:
         f"a DocumentBatch holds an Arrow table, a pandas or Polars frame, a dict of columns or a list of rows, "
         f"not {type(data).__name__}"
     )
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """A table without columns of type ``string_view`` or ``binary_view``, of which Arrow can take no rows."""
+    for number, kind in enumerate(table.schema.types):
+        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind)
+        if plain is not None:
+            table = table.set_column(number, table.schema.field(number).with_type(plain), table[number].cast(plain))
+    return table
 
 
 def _half_character(columns: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tamis.stages.io.json_flat import parse_flat
+from tamis.stages.io.json_lines import parse_json_lines
 
 MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -136,3 +137,10 @@ def test_only_the_wanted_keys_are_kept() -> None:
     table = parse_flat(b'{"a": 1, "b": "x", "c": null}\n{"c": 2.5, "a": 2}\n', ["c", "a"])
     assert table is not None
     assert table.to_pydict() == {"a": [1, 2], "c": [None, 2.5]}
+
+
+def test_rows_without_any_wanted_key_are_left_to_others() -> None:
+    assert parse_flat(b'{"a": 1}\n{"a": 2}\n', ["b"]) is None
+    table, broken = parse_json_lines(b'{"a": 1}\n{"a": 2}\n', ["b"])
+    assert table.to_pydict() == {"b": [None, None]}
+    assert not broken

@@ -313,3 +313,9 @@ def test_the_census_counts_what_python_counts(rows: list[Any]) -> None:
     data = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode()
     names = ("keys", "nulls", "strings", "lists", "brackets")
     assert Census.of(data) == Census(*(expected[name] for name in names))
+
+
+def test_a_key_in_disguise_is_not_balanced_by_a_nested_one_of_that_name() -> None:
+    rows = ['{"text": "a", "n": true}', '{"\\u0074ext": [{"n": "", "q": "\\""}]}']
+    assert parsed(lines(*rows), ["text", "n"]).column("text").to_pylist() == ["a", '[{"n":"","q":"\\""}]']
+    assert Census.of(lines(*rows), [b"text", b"n"]) is None

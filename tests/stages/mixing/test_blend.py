@@ -42,6 +42,11 @@ def test_a_small_source_is_repeated_evenly() -> None:
     assert {row["copy"] for row in run if row["source"] == "b"} == {0}
 
 
+def test_a_column_for_copies_does_not_take_the_place_of_another() -> None:
+    with pytest.raises(TamisError, match="have a column 'n' already"):
+        run_stage(Blend({"a": 1}, repeat_field="n"), rows_of(a=3))
+
+
 def test_rows_without_a_weight_are_left_out_with_a_reason() -> None:
     run = run_stage(Blend({"a": 1}), rows_of(a=3, b=2))
     assert sources(run) == {"a": 3}
@@ -107,6 +112,9 @@ def test_too_many_epochs_are_refused() -> None:
     [
         {"weights": {}},
         {"weights": {"a": 0}},
+        {"weights": {"a": float("inf")}},
+        {"weights": {"a": "1"}},
+        {"weights": {1: 1}},
         {"weights": {"a": 1}, "target": 0},
         {"weights": {"a": 1}, "max_epochs": 0},
     ],

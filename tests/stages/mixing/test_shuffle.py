@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.errors import PlanError
+from tamis.errors import DataError, PlanError
 from tamis.stages.mixing import GlobalShuffle
 from tamis.tasks import DocumentBatch
 from tamis.testing import run_stage
@@ -63,6 +63,12 @@ def test_batches_of_different_columns_meet() -> None:
         {"n": 2, "text": None},
         {"n": 3, "text": "a"},
     ]
+
+
+def test_batches_whose_types_do_not_go_together_are_an_error_that_names_the_column() -> None:
+    tasks = [DocumentBatch({"n": [1, 2], "meta": ["a", "b"]}), DocumentBatch({"n": [3], "meta": [{"a": 1}]})]
+    with pytest.raises(DataError, match=r"Field meta has incompatible types[^\n]*\n.*types=\{\.\.\.\}"):
+        run_stage(GlobalShuffle(partitions=1), tasks)
 
 
 def test_wrong_parameters_are_refused() -> None:

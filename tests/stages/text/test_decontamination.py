@@ -112,6 +112,12 @@ def test_a_share_of_an_example_can_be_asked_for(benchmarks: dict[str, Benchmark]
     assert [row["text"] for row in run] == [half]
 
 
+def test_a_share_is_met_exactly(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text(" ".join(f"w{n}" for n in range(20)))
+    stage = Decontaminate({"b": Benchmark(str(tmp_path / "b.txt"))}, n=1, min_ratio=0.55)  # 0.55 * 20 > 11 in floats
+    assert run_stage(stage, [{"text": " ".join(f"w{n}" for n in range(11))}]) == []
+
+
 def test_cutting_removes_the_match_with_what_is_around_it(benchmarks: dict[str, Benchmark]) -> None:
     before, after = "é" * 30, "ü" * 30
     text = f"{before} {QUESTION} {after}"
@@ -153,6 +159,12 @@ def test_text_files_and_lists_are_benchmarks_too(tmp_path: Path) -> None:
     choices = Benchmark(str(tmp_path / "choices.parquet"), fields=["choices"])
     run = run_stage(Decontaminate({"lines": lines, "choices": choices}), [{"text": OTHER}, {"text": QUESTION}])
     assert run.stages[0].custom == {"lines: documents": 2, "choices: documents": 1}
+
+
+def test_a_field_that_holds_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text('{"text": {"question": "why"}}\n')
+    with pytest.raises(TamisError, match="give columns of text"):
+        run_stage(Decontaminate({"b": Benchmark(str(tmp_path / "b.jsonl"))}), [{"text": "why"}])
 
 
 def test_a_benchmark_that_is_not_there_and_a_field_that_is_not_there(benchmarks: dict[str, Benchmark]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tamis.stages.base import emissions
@@ -25,6 +27,7 @@ TEXTS = {
     "many lines": "line\n" * (MEGABYTE // 8),
     "many newlines": "\n" * (MEGABYTE // 4),
     "NUL bytes": "\0a\0 b\0\n\0" * 1000,
+    "words with a NUL": "the\0 to be\0\0 \0of ...\0 that and\0 ",
     "right to left": "שלום עולם مرحبا بالعالم\n" * 1000,
     "combining characters": "e\u0301\u0327 n\u0303\n" * 1000,
     "beyond the first plane": "😀 👩\u200d🚀 \U0001d4b3\U0001d4b4 𐐷\n" * 1000,
@@ -56,3 +59,15 @@ def test_half_of_a_surrogate_pair_is_refused_with_its_place() -> None:
         DocumentBatch({"text": ["fine", "\ud83d"]})
     with pytest.raises(ValueError, match=r"row 0 of the column 'text'.*surrogate"):
         DocumentBatch([{"text": "\ud83d"}])
+
+
+def test_bytes_that_are_no_text_do_no_harm() -> None:
+    # Arrow does not look at what it reads from Parquet. These bytes would be a character beyond the last there is.
+    broken = b"\xf7\xbf\xbf\xbf " * 100 + b"\xbf\n\xbf \xff"
+    offsets = pa.py_buffer(np.array([0, len(broken)], np.int32))
+    column = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(broken)])
+    stage = filters.Score(list(MEASURED), score_field=[f"{i}" for i in range(len(MEASURED))])
+    (scored,) = emissions(stage.process(DocumentBatch(pa.table({"text": column}))))
+    assert isinstance(scored, DocumentBatch)
+    letters = next(str(i) for i, f in enumerate(MEASURED) if isinstance(f, filters.WordsWithoutAlphabetsFilter))
+    assert scored.data.column(letters).to_pylist() == [0.0]

@@ -73,6 +73,7 @@ def test_language_and_probability_are_the_score(languages_model: str) -> None:
     [
         (None, "[0.3, 'fr']", True),
         (None, "[0.29, 'fr']", False),
+        ("", "[0.3, 'fr']", True),
         ("FR", "[0.9, 'fr']", True),
         ("fr", "[0.9, 'FR']", True),
         ("de", "[0.9, 'fr']", False),

@@ -56,6 +56,15 @@ def test_chunks_and_types_make_no_difference(kind: pa.DataType) -> None:
     assert len(RefinedWebLineCleaner().modify_column(pa.chunked_array([], kind))) == 0
 
 
+@pytest.mark.parametrize(
+    "modifier", [C4LineCleaner(min_words=2000), RefinedWebLineCleaner(max_words_of_short_line=100_000)], ids=repr
+)
+def test_limits_may_be_large(modifier: LineModifier) -> None:
+    texts = ["It goes on. Read more...", "word " * 1999 + "end.", "word " * 1998 + "end."]
+    expected = [modifier.modify_document(text) for text in texts]
+    assert modifier.modify_column(pa.chunked_array([texts])).to_pylist() == expected
+
+
 def test_clean_text_is_not_copied() -> None:
     column = pa.chunked_array(
         [["This is a line of some words.\nThis is another of them!", "And this one, too, is one."]]

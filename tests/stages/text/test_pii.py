@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 import pytest
 
 from tamis.stages.text.modifiers import Modify, PiiRedactor
@@ -36,7 +37,27 @@ FOUND = [
     ("key", "sk-" + "a1B2c3D4" * 5),
     ("key", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"),
     ("key", "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJcds3xf\n-----END RSA PRIVATE KEY-----"),
+    ("key", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIE\n-----END RSA PRIVATE KEY-----"),
     ("ssn", "078-05-1120"),
+    ("email", "m\u00fcller@gr\u00fcn.de"),
+    ("email", "o'brien@mail.ie"),
+    ("phone", "+33\u00a01\u00a023\u00a045\u00a067\u00a089"),
+    ("iban", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000"),
+    ("credit_card", "4012\u00a08888\u00a08888\u00a01881"),
+]
+IN_CONTEXT = [
+    ("\u90ae\u7bb1abc@mail.com\u8c22\u8c22", "\u90ae\u7bb1<EMAIL>\u8c22\u8c22"),
+    ("abc@mail.com\uc73c\ub85c", "<EMAIL>\uc73c\ub85c"),
+    ("\u670d\u52a1\u566893.184.216.34\u7684", "\u670d\u52a1\u5668<IP_ADDRESS>\u7684"),
+    ("\u7535\u8bdd\uff1a010-62781234\u3002", "\u7535\u8bdd\uff1a<PHONE>\u3002"),
+    ("T\u00e9l. : 01 23 45 67 89", "T\u00e9l. : <PHONE>"),
+    ("T\u00c9L\u00a0:\u00a001.23.45.67.89", "T\u00c9L\u00a0:\u00a0<PHONE>"),
+    ("Tel.: (030) 12 34 567", "Tel.: <PHONE>"),
+    ("Tel. 030 / 123456", "Tel. <PHONE>"),
+    ("\u0422\u0435\u043b.: 8 (495) 123-45-67", "\u0422\u0435\u043b.: <PHONE>"),
+    ("http://93.184.216.34:80/x", "http://<IP_ADDRESS>:80/x"),
+    ("It is 2a00:1450:4001:82a::200e.", "It is <IP_ADDRESS>."),
+    ("2a00:1450:4001:82a::200e: no route", "<IP_ADDRESS>: no route"),
 ]
 LEFT_ALONE = [
     "version 10.40.200.12, kernel 5.10.120.3, 1.2.3.4 and 2.6.32.12",
@@ -52,6 +73,7 @@ LEFT_ALONE = [
     "call 5551234, 100-200-3000, 415-155-0132, +1.5, +1000, 1.0+20040310, 123 456 7890, tel. 12",
     "000-12-3456 666-12-3456 900-12-3456 123-00-4567 123-45-0000 1123-45-6789",
     "password = hunter2, token: ${SECRET_TOKEN_FROM_ENV}, secret: aaaaaaaaaaaaaaaaaaaa, api_key=your_api_key_goes_here",
+    "Chrome/91.40.72.124, hotel. 1234567, Tel Aviv 1909, phone. 20 people, x+123456789012, lodash@4.17.21",
     "-----BEGIN PUBLIC KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJcds3xf\n-----END PUBLIC KEY-----",
 ]
 
@@ -61,6 +83,12 @@ def test_data_is_replaced_by_its_tag(kind: str, data: str) -> None:
     tag = {"ip": "<IP_ADDRESS>"}.get(kind, f"<{kind.upper()}>")
     assert EVERY_KIND.modify_document(f"So: {data}, \u00e9") == f"So: {tag}, \u00e9"
     assert EVERY_KIND.modify_document(data) == tag
+
+
+@pytest.mark.parametrize(("text", "redacted"), IN_CONTEXT)
+def test_data_is_found_in_sentences_of_several_languages(text: str, redacted: str) -> None:
+    assert PiiRedactor().modify_document(text) == redacted
+    assert PiiRedactor().modify_column(pa.chunked_array([[text]])).to_pylist() == [redacted]
 
 
 @pytest.mark.parametrize("text", LEFT_ALONE)
@@ -109,3 +137,7 @@ def test_hostile_text_takes_no_long_time(text: str) -> None:
 def test_unknown_kind_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ValueError, match=re.escape("no kind 'mail'") + ".*email"):
         PiiRedactor(kinds=["mail"])
+    with pytest.raises(ValueError, match="name some of key, secret, email"):
+        PiiRedactor(kinds=[])
+    with pytest.raises(TypeError, match="the tag of email is a text, not 5"):
+        PiiRedactor(tags={"email": 5})  # type: ignore[dict-item]  # the error is the point

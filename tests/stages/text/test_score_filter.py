@@ -316,15 +316,41 @@ def test_filters_of_neighbouring_stages_give_what_they_give_alone(tmp_path: Path
         for f in chain:
             scores.append(f.score_document(text))
             if not f.keep_document(scores[-1]):
-                reasons[number] = f.name
+                reasons[str(number)] = f.name
                 break
         else:
             expected.append({"text": text, "id": number, **{f"s{i}": s for i, s in enumerate(scores)}})
     assert [row for task in result for row in task.data.to_pylist()] == expected
-    assert dict(zip(*(result.drops().column(c).to_pylist() for c in ("row", "stage")), strict=True)) == reasons
+    assert dict(zip(*(result.drops().column(c).to_pylist() for c in ("id", "stage")), strict=True)) == reasons
 
 
 def test_verbose_says_how_many_rows_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="tamis"):
         run(ScoreFilter(WordCountFilter(min_words=2), verbose=True))
     assert caplog.messages == ["word_count: kept 3 of 4 rows"]
+
+
+def test_a_batch_of_nulls_alone_is_one_of_empty_texts() -> None:
+    batch = DocumentBatch({"text": [None, None]})
+    (scored,) = emissions(Score([len, WordCountFilter()], ["length", "words"]).process(batch))
+    assert isinstance(scored, DocumentBatch)
+    assert scored.data.select(["length", "words"]).to_pydict() == {"length": [0, 0], "words": [0, 0]}
+
+
+def test_a_filter_with_words_of_its_own_counts_those() -> None:
+    class Letters(WordCountFilter):
+        def words(self, text: str) -> list[str]:
+            return list(text)
+
+    (scored,) = emissions(Score(Letters(), "letters").process(DocumentBatch({"text": ["abc d"]})))
+    assert isinstance(scored, DocumentBatch)
+    assert scored.data.column("letters").to_pylist() == [5]
+
+
+def test_rows_of_arrows_string_views_can_be_dropped() -> None:
+    batch = DocumentBatch(pa.table({"text": pa.array(["a", "b c", None], pa.string_view())}))
+    drop, kept = emissions(ScoreFilter(WordCountFilter(min_words=2)).process(batch))
+    assert isinstance(drop, Drop)
+    assert drop.rows.tolist() == [0, 2]
+    assert isinstance(kept, DocumentBatch)
+    assert kept.data.column("text").to_pylist() == ["b c"]

@@ -176,7 +176,7 @@ def test_another_column_can_be_judged() -> None:
 
 
 def test_bad_words_can_come_from_a_file(tmp_path: Any) -> None:
-    (tmp_path / "words.txt").write_text("damn\n\nheck\n")
+    (tmp_path / "words.txt").write_text("\ufeffheck\n\ndamn\n", encoding="utf-8")  # as some editors begin files
     stage = C4Quality(bad_words_file=str(tmp_path / "words.txt"), min_sentences=0)
     rows = run_stage(stage, [{"text": "What the HECK is that?"}, {"text": "Nothing at all is there."}])
     assert [row["text"] for row in rows] == ["Nothing at all is there."]

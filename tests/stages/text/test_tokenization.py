@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,25 @@ def test_pairs_are_put_together(tokenizer: str, tmp_path: Path) -> None:
     assert [merged[i].tolist() for i in range(len(merged))] == [*IDS, [1, 1]]
     assert merged.documents.tolist() == [0, 1, 2, 3, 4, 5]
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["all.bin", "all.idx"]
+
+
+def test_putting_together_never_leaves_an_index_of_an_earlier_pair(
+    tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run([MegatronTokenizerWriter(str(tmp_path / "out"), tokenizer)], [DocumentBatch(ROWS)], tmp_path)
+    part, merged = str(tmp_path / "out" / "part-000000"), str(tmp_path / "all")
+    merge_file_prefixes([part], merged)
+    replace = os.replace
+
+    def stops_before_the_index(source: str, target: str) -> None:
+        if target.endswith(".idx"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", stops_before_the_index)
+    with pytest.raises(KeyboardInterrupt):
+        merge_file_prefixes([part, part], merged)
+    assert not Path(f"{merged}.idx").exists()
 
 
 def test_a_pair_that_does_not_fit_together_is_refused(tokenizer: str, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ LINES = st.lists(st.one_of(BROKEN, st.sampled_from(PARTS), st.text(CHARACTERS, m
 @example(texts=["example, or \u2018&#0;\u2019)."], options={})
 @example(texts=["&lt;\n<b>\n&lt; schÃ¶n\n"], options={})
 @example(texts=["a Ã b\n", "Ã b"], options={"max_decode_length": 8})
+@example(texts=["&amp; a b c d <b>"], options={"max_decode_length": 8})
 def test_repair_equals_ftfy_on_the_whole_text(texts: list[str], options: dict[str, Any]) -> None:
     config = ftfy.TextFixerConfig(**options)
     column = pa.chunked_array([pa.array([None, *texts], pa.string())])
@@ -88,6 +89,13 @@ def test_sound_text_is_passed_on_as_it_is(modifier: Any) -> None:
 def test_normal_form_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="one of NFC, NFD, NFKC, NFKD"):
         UnicodeNormalizer("nfc")  # type: ignore[arg-type]  # the error is the point
+
+
+def test_options_that_ftfy_cannot_work_with_are_refused() -> None:
+    with pytest.raises(ValueError, match="max_decode_length=0"):
+        UnicodeReformatter(max_decode_length=0)
+    with pytest.raises(ValueError, match="one of NFC, NFD, NFKC, NFKD, or None"):
+        UnicodeReformatter(ftfy.TextFixerConfig(normalization="nfc"))  # type: ignore[arg-type]  # the error is the point
 
 
 def test_long_line_of_entities_before_markup_is_left_alone_quickly() -> None:

@@ -58,6 +58,15 @@ def is_named(data, start, end, names, name_ends, name_count):
 
 
 @helper
+def has_escapes(data, start, end):
+    """Whether a string has a backslash in it."""
+    at = start
+    while at < end and data[at] != _BACKSLASH:
+        at += 1
+    return at < end
+
+
+@helper
 def is_whole_pair(data, size, at):
     r"""Whether the second half of a pair of surrogates follows the first, ``\ud83d``, which begins at a byte."""
     if at + 12 > size or data[at + 6] != _BACKSLASH or data[at + 7] != 117 or data[at + 8] | 32 != 100:
@@ -67,7 +76,7 @@ def is_whole_pair(data, size, at):
 
 
 def kernel(data, size, names, name_ends, name_count, tail, counts):
-    """Count. Gives 1; 0 if the quotes of a line do not come in pairs.
+    """Count. Gives 1; 0 if the quotes of a line do not come in pairs, or if it cannot be told which keys are named so.
 
     Args:
         names: If there are any, only these keys count, and only strings that are their values.
@@ -127,6 +136,8 @@ def kernel(data, size, names, name_ends, name_count, tail, counts):
                         counts[NULLS] += 1 if byte == _NULL else 0
                         counts[LISTS] += 1 if byte == _BRACKET else 0
                         counts[STRINGS] += 1 if name_count > 0 and byte == _QUOTE else 0
+                elif has_escapes(data, opening + 1, place):
+                    return 0  # it may be one of the names after all, written in another way
             elif name_count == 0:
                 counts[STRINGS] += 1
             opening = -1

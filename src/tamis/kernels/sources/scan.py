@@ -41,7 +41,11 @@ _beginnings = byte_mask((0xC0, 0xFF))
 
 @helper
 def character(text, at):
-    """The character of more than one byte that begins at a byte, and how many bytes it has."""
+    """The character of more than one byte that begins at a byte, and how many bytes it has.
+
+    Of bytes that are no UTF-8 (Parquet files may hold any) it makes some character or other, but one that there is:
+    tables are as long as there are characters.
+    """
     lead = int64(text[at])
     second = int64(text[at + 1]) & 63
     if lead < 0xE0:
@@ -49,7 +53,8 @@ def character(text, at):
     third = int64(text[at + 2]) & 63
     if lead < 0xF0:
         return ((lead & 15) << 12) | (second << 6) | third, 3
-    return ((lead & 7) << 18) | (second << 12) | (third << 6) | (int64(text[at + 3]) & 63), 4
+    code_point = ((lead & 7) << 18) | (second << 12) | (third << 6) | (int64(text[at + 3]) & 63)
+    return min(code_point, 0x10FFFF), 4
 
 
 @helper

@@ -205,7 +205,7 @@ def kernel(  # type: ignore[no-untyped-def]
                     if hit and entities == _AUTO and tag < size:
                         if newline < event:
                             newline = first_in(_newlines, text, event, size)
-                        hit = tag > newline
+                        hit = has_long_line or tag > newline  # a long line is cut: the "<" may be in another piece
             elif byte < 128:
                 kind = int64(kinds[byte]) * 2
                 hit = (masks[kind] & bits[0] & bits[4]) | (masks[kind + 1] & bits[1] & bits[5]) != uint64(0)

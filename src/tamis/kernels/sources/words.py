@@ -46,7 +46,9 @@ def find_words(text, size, is_ascii, spaces, continued, continued_before, vocabu
             value = low_bytes(text, start, length)
             hashes[i] = mix(value ^ K2, K1 + uint64(length) * K3)
             slot = int64((value * multiplier) >> uint64(59))
-            kind = int64(vocabulary[33 + slot]) if vocabulary[1 + slot] == value else 0
+            # A word that ends in NUL has the same number as without it, and is not the same.
+            is_known = vocabulary[1 + slot] == value and text[end - 1] != 0
+            kind = int64(vocabulary[33 + slot]) if is_known else 0
             common += kind & COMMON
             symbols += (kind // SYMBOL) & 1
         else:

@@ -43,7 +43,8 @@ class Census:
     def of(cls, data: bytes, names: Sequence[bytes] | None = None) -> Census | None:
         """Count a block, or only the keys with these names in it.
 
-        ``None`` for a block that cannot be valid, and as long as the kernel that counts is not compiled.
+        ``None`` for a block that cannot be valid, for names where a key has escapes in it, which may be one of them in
+        disguise, and as long as the kernel that counts is not compiled.
 
         >>> Census.of(b'{"a": {"b": null}, "c": ["x", "y"]}\\n')
         Census(keys=3, nulls=1, strings=2, lists=1, brackets=1, lone_surrogates=0)

@@ -40,6 +40,8 @@ def parse_flat(data: bytes, fields: Sequence[str] | None = None) -> pa.Table | N
     if kernel is None or not names:
         return None
     wanted = np.array([fields is None or name in fields for name in names], np.uint8)
+    if not wanted.any():
+        return None  # a table without a column could not say how many rows there are
     columns = _Columns(names, wanted, len(data), data.count(b"\n") + 1)
     # The kernel reads somewhat beyond the end of a line, so the last lines are parsed in a copy with room behind it.
     cut = data.rfind(b"\n", 0, max(len(data) - _PADDING, 0)) + 1

@@ -8,6 +8,7 @@ sequences (int64).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import struct
@@ -143,7 +144,9 @@ def merge_file_prefixes(prefixes: Sequence[str], output_prefix: str) -> Megatron
                     shutil.copyfileobj(file, sink, 2**20)
         with open(index, "wb") as sink:  # noqa: PTH123 - plain open is enough
             _write_index(sink, lengths, kinds.pop(), np.concatenate([*documents, before[-1:]]))
-        # The index last: a pair without one is no pair.
+        # The index last, and none of an earlier pair meanwhile: a pair without one is no pair.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{output_prefix}.idx")
         os.replace(ids, f"{output_prefix}.bin")
         os.replace(index, f"{output_prefix}.idx")
     return MegatronPair.open(output_prefix)

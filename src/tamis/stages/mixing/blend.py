@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -65,7 +66,9 @@ class Blend(CompositeStage[DocumentBatch, DocumentBatch]):
         if not self.weights:
             raise PlanError("Blend(weights={}): give the share of each source")
         for source, weight in self.weights.items():
-            if not weight > 0:
+            if not isinstance(source, str) or not isinstance(weight, int | float):
+                raise PlanError(f"Blend(weights={{{source!r}: {weight!r}}}): give names of sources, and numbers")
+            if not 0 < weight < math.inf:
                 raise PlanError(f"Blend(weights={{{source!r}: {weight}}}): must be more than 0; leave others out")
         if self.target is not None and self.target < 1:
             raise PlanError(f"Blend(target={self.target}): must be at least 1")

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.errors import DataError
+from tamis.errors import DataError, PlanError
 from tamis.stages.base import ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.mixing.row_keys import row_keys
@@ -281,6 +281,10 @@ class TakeUp(ScratchStage[FileGroup, DocumentBatch]):
     def _numbered(self, table: pa.Table, number: int) -> pa.Table:
         if self.repeat_field is None:
             return table
+        if self.repeat_field in table.column_names:
+            raise PlanError(
+                f"{self.name}: the rows have a column {self.repeat_field!r} already; give another repeat_field"
+            )
         return table.append_column(self.repeat_field, pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
 
     def _count(self, groups: NDArray[np.int64], copies: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:

@@ -16,7 +16,13 @@ import pyarrow as pa
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Publish
 from tamis.stages.mixing.row_keys import Keys, check_identity, row_keys
-from tamis.stages.shuffle import ShufflePartitions, partition_nbytes, read_partition, write_partitions
+from tamis.stages.shuffle import (
+    ShufflePartitions,
+    partition_nbytes,
+    put_together,
+    read_partition,
+    write_partitions,
+)
 from tamis.stages.spill import ScratchStage, folder_for, spilled_files
 from tamis.tasks import DocumentBatch, FileGroup
 
@@ -38,7 +44,8 @@ class GlobalShuffle(CompositeStage[DocumentBatch, DocumentBatch]):
         id_fields: Columns that tell rows apart, such as ``["id"]``. When not given, a row is its place in the input.
         partitions: How many parts the rows are sorted in; as many can be worked on at the same time. Each is read as
             often as it is larger than ``partition_bytes``: for large data, give about one for each such amount.
-        partition_bytes: How much of a partition may be in memory at once, in bytes; as much goes on as one batch.
+        partition_bytes: How much of a partition may be in memory at once, in bytes; as much goes on as one batch. Rows
+            with equal ``id_fields`` are held together, however many they are.
 
     >>> GlobalShuffle(seed=7).partitions
     16
@@ -99,7 +106,7 @@ class SortByKey(ScratchStage[FileGroup, DocumentBatch]):
         for turn in range(passes):
             rows = [r for f in files if (r := _some_rows(f, number, turn, edges)).num_rows]
             if rows:
-                table = pa.concat_tables(rows, promote_options="permissive")
+                table = put_together(rows)
                 # A stable sort: equal keys stay in the order of the input.
                 order = np.argsort(table.column(_KEY).to_numpy(), kind="stable")
                 yield DocumentBatch(table.drop_columns([_KEY]).take(pa.array(order)), task.dataset_name)

@@ -122,6 +122,29 @@ def test_names_of_files(url: str, stem: str, ending: str) -> None:
     assert name.removesuffix(ending).removeprefix(f"{stem}-").isalnum()
 
 
+def test_a_long_name_in_any_script_can_be_had(tmp_path: Path) -> None:
+    (tmp_path / f"{'日' * 80}.txt").write_bytes(DATA)
+    assert Path(downloader(tmp_path).download(str(tmp_path / f"{'日' * 80}.txt"))).read_bytes() == DATA
+    assert len(DocumentDownloader("raw")._get_output_filename(f"https://a.org/{'日' * 200}.txt").encode()) < 150
+
+
+def test_a_name_of_ones_own_cannot_lead_out_of_the_directory(server: Server, tmp_path: Path) -> None:
+    class Climbs(DocumentDownloader):
+        def _get_output_filename(self, url: str) -> str:
+            return "sub/../../a.txt"
+
+    server.files["a.txt"] = DATA
+    with pytest.raises(DataError, match="leads out of"):
+        Climbs(str(tmp_path / "raw")).download(server.address("a.txt"))
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("url", ["http://[::1/a", "http://a:b/c", "http://a\nb/c"])
+def test_what_is_no_address_is_a_clear_error(url: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no web address"):
+        downloader(tmp_path).download(url)
+
+
 def test_source_of_ones_own_as_in_nemo_curator(tmp_path: Path) -> None:
     class FromNowhere(DocumentDownloader):
         def __init__(self, download_dir: str, verbose: bool = False) -> None:

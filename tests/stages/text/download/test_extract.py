@@ -251,6 +251,18 @@ def test_url_limit(server: Server, tmp_path: Path) -> None:
     assert [row["text"] for row in run_stage(source(server, tmp_path, url_limit=1), [])] == ["ONE"]
 
 
+def test_the_same_address_twice_is_two_tasks(server: Server, tmp_path: Path) -> None:
+    server.files["a.txt"] = b"one\n2\n"
+    twice = DocumentDownloadExtractStage(
+        URLList([server.address("a.txt")] * 2), DocumentDownloader(str(tmp_path / "raw")), Lines(), Shout()
+    )
+    result = Pipeline("p", stages=[twice, JsonlWriter(str(tmp_path / "out"), filename="{task_id}")]).run(
+        LocalExecutor(workers=2), run_dir=str(tmp_path / "run"), progress="off"
+    )
+    assert len(set(result.outputs)) == 2
+    assert len(result.summary.quarantine) == 2
+
+
 def test_same_result_with_any_number_of_workers(server: Server) -> None:
     server.files |= {"a.txt": b"one\n# two\n", "b.txt": b"three\n4\n", "c.txt": b"five\n"}
     run_everywhere(

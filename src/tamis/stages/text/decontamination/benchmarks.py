@@ -99,6 +99,8 @@ def _texts(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, pa.Array]:
         rows = rows.take(pc.list_parent_indices(lists))
         column = pa.chunked_array([pc.list_flatten(lists)])
     if not holds_text(column.type) and not pa.types.is_null(column.type):
+        if pa.types.is_nested(column.type):
+            raise PlanError(f"Benchmark(fields=[{name!r}]): it holds {column.type}; give columns of text")
         column = column.cast(pa.large_string())
     return text_values(column, name, "Benchmark").cast(pa.large_string()).combine_chunks(), rows
 

@@ -252,7 +252,7 @@ def match(index: NgramIndex, hits: Hits, min_ratio: float | None) -> tuple[Match
     matches = Matches(both[:, 0], both[:, 1], ngrams)
     if min_ratio is None:
         return matches, np.ones(len(hits.places), np.bool_)
-    enough = ngrams >= min_ratio * index.grams_of[matches.examples]
+    enough = ngrams / index.grams_of[matches.examples] >= min_ratio  # a product would be off by its rounding
     matches = Matches(matches.documents[enough], matches.examples[enough], matches.ngrams[enough])
     return matches, _counting(index, hits, matches)
 

@@ -142,7 +142,7 @@ class Step:
         if isinstance(operation, DocumentFilter) and operation.scores_columns:
             return Scores(_one_array(operation.score_column(text_values(column, self.reads, rows.stage))))
         score = operation.score_document if isinstance(operation, DocumentFilter) else operation
-        if holds_text(column.type):
+        if holds_text(column.type) or pa.types.is_null(column.type):  # a batch may hold nothing but nulls
             column = pc.fill_null(text_values(column, self.reads, rows.stage), "")
         objects = [score(value) for value in column.to_pylist()]
         return Scores(_array_of_objects(objects, score), objects)

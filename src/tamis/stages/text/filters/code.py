@@ -7,6 +7,7 @@ and scores of NeMo Curator. No text makes a filter raise; an empty one has no co
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import warnings
 from collections.abc import Iterator
@@ -274,6 +275,10 @@ class HTMLBoilerplateFilter(ThresholdFilter):
     min_lang_content_num_chars: int = 100
     name = "html_boilerplate"
 
+    def __post_init__(self) -> None:
+        if importlib.util.find_spec("bs4") is None:
+            raise MissingExtraError("HTMLBoilerplateFilter", package="beautifulsoup4", extra="code")
+
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_lang_content_ratio, None
 
@@ -388,10 +393,8 @@ def _docstrings(source: str) -> Iterator[str]:
 
 def _visible_characters(page: str) -> int:
     """How many characters of a page are seen; 0 for what cannot be read."""
-    try:
-        import bs4
-    except ImportError as e:
-        raise MissingExtraError("HTMLBoilerplateFilter", package="beautifulsoup4", extra="code") from e
+    import bs4
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # text that looks like an address, XML that is read as HTML

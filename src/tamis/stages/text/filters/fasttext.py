@@ -105,11 +105,11 @@ class FastTextLangId(_FastTextFilter):
         return kept
 
     def reason(self) -> str:
-        language = "" if self.lang is None else f" or language not {self.lang}"
+        language = "" if not self.lang else f" or language not {self.lang}"
         return f"{self.name} < {self.min_langid_score}{language}"
 
     def _is_wanted(self, code: str) -> bool:
-        return self.lang is None or matches_language(code, self.lang)
+        return not self.lang or matches_language(code, self.lang)
 
 
 @dataclass

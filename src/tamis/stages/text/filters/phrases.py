@@ -140,7 +140,7 @@ class BadWordsFilter(ThresholdFilter):
         words = list(self.words)
         if self.words_file is not None:
             try:
-                words += Path(self.words_file).read_text(encoding="utf-8").split("\n")
+                words += Path(self.words_file).read_text(encoding="utf-8-sig").split("\n")
             except (OSError, UnicodeDecodeError) as e:
                 raise ValueError(f"BadWordsFilter(words_file={self.words_file!r}): cannot be read: {e}") from e
         return list(dict.fromkeys(word.strip().lower() for word in words if word.strip()))

@@ -53,7 +53,7 @@ class WordFilter(MeasuredFilter):
     @property
     def splits_at_spaces(self) -> bool:
         """Whether words are what ``str.split()`` gives."""
-        return get_word_splitter(self.lang) is str.split
+        return type(self).words is WordFilter.words and get_word_splitter(self.lang) is str.split
 
 
 @dataclass

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from tamis.kernels.utf8 import WHITE_SPACE
 from tamis.stages.text.modifiers.base import CountingModifier
 
-__all__ = ["SPACES", "Cleaned", "LineEdit", "LineModifier", "LineRule", "LineStrip", "character_class", "words_pattern"]
+__all__ = ["SPACES", "Cleaned", "LineEdit", "LineModifier", "LineRule", "LineStrip", "character_class", "has_words"]
 
 # These patterns mean the same to Python and to Polars, which knows fewer kinds of white space.
 SPACES = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE)
 """White space, for use in a character class of a regular expression."""
+
+_MANY_WORDS = 100
 
 
 class LineStep:
@@ -102,7 +104,7 @@ class LineEdit(LineStep):
         after = before.str.replace_all(self.pattern, "")
         edited = before != after
         if self.max_words is not None:
-            edited &= ~before.str.contains(words_pattern(self.max_words + 1))
+            edited &= ~has_words(before, self.max_words + 1)
         after = after.str.strip_chars(WHITE_SPACE).zip_with(edited, before)
         # A copy, as a series is scattered to in place.
         return lines.clone().scatter(places, after), found.scatter(places, edited & (after == ""))
@@ -196,13 +198,16 @@ def _join(lines: pl.Series, counts: NDArray[np.int64]) -> pa.Array:
     return pl.Series(pl.from_arrow(texts), dtype=pl.String).str.strip_chars(WHITE_SPACE).to_arrow()
 
 
-def words_pattern(count: int) -> str:
-    """Finds lines of at least so many words: what ``str.split()`` gives.
+def has_words(lines: pl.Series, count: int) -> pl.Series:
+    """Which lines have at least so many words, one or more: what ``str.split()`` gives.
 
-    >>> [bool(re.search(words_pattern(3), line)) for line in ("one two", " one two  three")]
+    >>> has_words(pl.Series(["one two", " one two  three"]), 3).to_list()
     [False, True]
     """
-    return rf"[^{SPACES}](?:[^{SPACES}]*[{SPACES}]+[^{SPACES}]){{{count - 1}}}" if count > 1 else f"[^{SPACES}]"
+    if count > _MANY_WORDS:  # a pattern for all of them would become too large
+        return lines.str.count_matches(f"[^{SPACES}]+") >= count
+    more = rf"(?:[^{SPACES}]*[{SPACES}]+[^{SPACES}]){{{count - 1}}}" if count > 1 else ""
+    return lines.str.contains(f"[^{SPACES}]{more}")
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from tamis.stages.text.modifiers.line_rules import (
     LineStep,
     LineStrip,
     character_class,
-    words_pattern,
+    has_words,
 )
 from tamis.tasks import DocumentBatch
 
@@ -239,11 +239,10 @@ def _matching(name: str, pattern: str) -> LineRule:
 
 def _few_words(min_words: int, blank: bool) -> LineRule:
     """Removes lines of too few words; those of none only if ``blank``."""
-    enough = words_pattern(min_words)
 
     def finds_in(lines: pl.Series) -> pl.Series:
-        few = ~lines.str.contains(enough) if min_words > 0 else pl.repeat(False, len(lines), eager=True)
-        return few if blank else few.scatter(few.arg_true(), lines.filter(few).str.contains(words_pattern(1)))
+        few = ~has_words(lines, min_words) if min_words > 0 else pl.repeat(False, len(lines), eager=True)
+        return few if blank else few.scatter(few.arg_true(), has_words(lines.filter(few), 1))
 
     return LineRule("few_words", lambda line: (not blank) <= len(line.split()) < min_words, finds_in)
 

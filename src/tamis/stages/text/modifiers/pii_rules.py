@@ -86,7 +86,8 @@ def _is_repository(text: str, local: re.Match[str], domain: re.Match[str]) -> bo
 
 # The first character of these patterns is looked at first, and what must not stand before it only then: Python finds a
 # pattern that begins with few characters much faster.
-_BETWEEN = r"[ \u00a0\u202f./\u2010\u2011\u2013-]"  # spaces that do not break, hyphens and dashes, too
+_SPACES = " \u00a0\u202f"  # also those that do not break
+_BETWEEN = rf"[{_SPACES}./\u2010\u2011\u2013-]"  # hyphens and dashes, too
 _INTERNATIONAL = re.compile(
     rf"\+(?<!{_WORD}\+)(?<![+.]\+)[1-9](?:{_BETWEEN}?\(?[0-9]++\)?){{1,9}}(?!{_WORD}|\+|[.-][0-9])"
 )
@@ -100,7 +101,7 @@ _AMERICAN = (
     ),
 )
 _BEHIND_A_MARK = re.compile(
-    rf"(?:[.:][ \u00a0\u202f]?|\uff1a ?)(\(?[0-9](?:\)?{_BETWEEN}{{0,3}}\(?[0-9]){{5,14}})(?!{_WORD}|[.-][0-9])"
+    rf"[.:\uff1a][{_SPACES}]?(\(?[0-9](?:\)?{_BETWEEN}{{0,3}}\(?[0-9]){{5,14}})(?!{_WORD}|[.-][0-9])"
 )
 _WORDS_FOR_PHONE = (
     *("tel", "phone", "telephone", "telefon", "telefono", "telefone", "telefoon", "fax", "telefax", "mobile", "mobil"),
@@ -112,21 +113,24 @@ _ASIAN_WORDS_FOR_PHONE = ("电话", "電話", "手机", "手機", "전화", "โ
 _IN_ANY_CASE = [form for word in _MORE_WORDS_FOR_PHONE for form in (word, word.capitalize(), word.upper())]
 _WORD_FOR_PHONE = re.compile(
     rf"(?<!{_WORD})(?:(?ai:{'|'.join(_WORDS_FOR_PHONE)})|{'|'.join([*_IN_ANY_CASE, *_ASIAN_WORDS_FOR_PHONE])})"
-    r"[.:]?[ \u00a0\u202f]?\Z"
+    r"[.:]?\Z"
 )
-_LONGEST_WORD = max(map(len, (*_WORDS_FOR_PHONE, *_MORE_WORDS_FOR_PHONE))) + 2
+_LONGEST_WORD = max(map(len, (*_WORDS_FOR_PHONE, *_MORE_WORDS_FOR_PHONE))) + 1
 _MARK: Letter = (0, ord("."), ord(":"))
+_NUMBER: Letter = (0, ord("("), ord("9"))
 _PHONE_NEEDLES = Needles.of(
     [*_PLUS, (0, ord("1"), ord("9")), (0, ord(" "), ord("9"))],
     *([*_PLUS, (0, ord("1"), ord("9")), first] for first in (exactly("\u00a0")[0], exactly("\u2013")[0])),
     [*digits(3), (0, ord(" "), ord(".")), *digits(4)],
-    # What the words end with and the mark behind them, or a space and the mark.
+    # What the words end with and the mark behind them; or spaces around the mark.
     *([*any_case(end), _MARK] for end in ("tel", "hone", "fon", "fono", "fone", "foon", "fax", "mobile", "mobil")),
-    *([*any_case(end), _MARK] for end in ("cell", "handy", "gsm", "app")),
-    *([*exactly(end), _MARK] for end in ("él", "ÉL", "vil", "VIL", "ел", "ЕЛ", "он", "ОН", "кс", "КС")),  # noqa: RUF001
+    *([*any_case(end), _MARK] for end in ("cell", "handy", "gsm", "whatsapp")),
+    *([*exactly(form), _MARK] for end in ("él", "óvil", "фон", "акс") for form in (end, end.upper())),
+    *([*exactly(form), _MARK] for form in ("тел", "Тел", "ТЕЛ")),
     *([*exactly(word), _MARK] for word in _ASIAN_WORDS_FOR_PHONE),
-    *([exactly(space)[-1], *mark] for space in " \u00a0\u202f" for mark in (_DOT, _COLON)),
-    *([*exactly(mark), (0, ord("("), ord("9"))] for mark in ("\uff1a", "\uff1a ")),
+    *([*exactly(f"{space}:")] for space in _SPACES[1:]),
+    *([*exactly(f" :{space}"), _NUMBER] for space in ("", *_SPACES)),
+    *([*exactly(f"\uff1a{space}"), _NUMBER] for space in ("", *_SPACES)),
     where=NEAR_DIGITS,
 )
 
@@ -135,7 +139,10 @@ def _find_phone(text: str) -> Iterator[Span]:
     found = [match.span() for pattern in _AMERICAN for match in pattern.finditer(text)]
     found += [m.span() for m in _INTERNATIONAL.finditer(text) if 9 <= _digits_in(m[0]) <= 15]
     for match in _BEHIND_A_MARK.finditer(text):
-        word = _WORD_FOR_PHONE.search(text, max(0, match.start() - _LONGEST_WORD), match.start())
+        end = match.start()
+        if text[end] == ":" and end > 0 and text[end - 1] in _SPACES:
+            end -= 1
+        word = _WORD_FOR_PHONE.search(text, max(0, end - _LONGEST_WORD), end)
         if word and 7 <= _digits_in(match[1]) <= 15:
             found.append(match.span(1))
     yield from _apart(found)

@@ -83,6 +83,12 @@ class UnicodeReformatter(DocumentModifier):
             raise MissingExtraError("UnicodeReformatter", package="ftfy", extra="unicode") from e
         options: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "config"}
         self._config = ftfy.TextFixerConfig(**options) if self.config is None else self.config
+        form, longest = self._config.normalization, self._config.max_decode_length
+        if form is not None and form not in get_args(NormalForm):
+            forms = ", ".join(get_args(NormalForm))
+            raise ValueError(f"UnicodeReformatter(normalization={form!r}): one of {forms}, or None")
+        if longest < 1:  # ftfy would never come to an end
+            raise ValueError(f"UnicodeReformatter(max_decode_length={longest}): must be at least 1")
 
     @property
     def vectorised(self) -> bool:

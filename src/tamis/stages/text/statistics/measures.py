@@ -18,6 +18,12 @@ from tamis.stages.text.filters.characters import (
     UrlsFilter,
     WhiteSpaceFilter,
 )
+from tamis.stages.text.filters.fineweb import (
+    DuplicateLineCharactersFilter,
+    LinePunctuationFilter,
+    NewlinesToWordsFilter,
+    ShortLinesFilter,
+)
 from tamis.stages.text.filters.lines import BoilerPlateStringFilter, BulletsFilter, EllipsisFilter, PunctuationFilter
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.filters.repetition import (
@@ -113,7 +119,7 @@ def default_filters() -> list[MeasuredFilter]:
     """The heuristic filters with their default parameters; those of n-grams with Gopher's (Rae et al., 2021).
 
     >>> len(default_filters())
-    29
+    33
     """
     return [
         WordCountFilter(),
@@ -141,6 +147,10 @@ def default_filters() -> list[MeasuredFilter]:
             RepeatingDuplicateNGramsFilter(n, ratio)
             for n, ratio in ((5, 0.15), (6, 0.14), (7, 0.13), (8, 0.12), (9, 0.11), (10, 0.10))
         ),
+        LinePunctuationFilter(),
+        ShortLinesFilter(),
+        DuplicateLineCharactersFilter(),
+        NewlinesToWordsFilter(),
     ]
 
 
@@ -170,11 +180,11 @@ def bin_of(values: NDArray[np.float64], is_share: bool) -> NDArray[np.int64]:
 
 
 def is_share(one: MeasuredFilter) -> bool:
-    """Whether a filter's scores are from 0 to 1, as far as that of a single word tells.
+    """Whether a filter's scores are from 0 to 1, as far as that of a single word among newlines tells.
 
-    >>> from tamis.stages.text.filters import MeanWordLengthFilter, UrlsFilter
-    >>> is_share(UrlsFilter()), is_share(MeanWordLengthFilter())
-    (True, False)
+    >>> from tamis.stages.text.filters import MeanWordLengthFilter, NewlinesToWordsFilter, UrlsFilter
+    >>> is_share(UrlsFilter()), is_share(MeanWordLengthFilter()), is_share(NewlinesToWordsFilter())
+    (True, False, False)
     """
     ratio = one.ratio()
-    return ratio is not None and ratio.denominator is not None and float(one.score_document("word")) <= 1
+    return ratio is not None and ratio.denominator is not None and float(one.score_document("\n\nword")) <= 1

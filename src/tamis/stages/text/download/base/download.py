@@ -89,7 +89,7 @@ class DocumentDownloader:
         >>> DocumentDownloader("raw")._get_output_filename("https://example.org/2024/part.jsonl.gz?x=1")
         'part-9af7e5cd.jsonl.gz'
         """
-        name = re.sub(r"[^\w.+=-]", "_", base_name(url))[-120:]
+        name = re.sub(r"[^\w.+=-]", "_", base_name(url)).encode()[-120:].decode(errors="ignore")
         stem, ending = re.fullmatch(r"(.*?)((?:\.[A-Za-z]\w{0,7}){0,2})", name, re.DOTALL).groups()  # type: ignore[union-attr]  # it matches anything
         return f"{stem or 'file'}-{digest(url)[:8]}{ending}"
 
@@ -110,7 +110,10 @@ class DocumentDownloader:
 
     def download(self, url: str) -> str:
         """Fetch an address; return the path of the file. A :class:`~tamis.errors.DataError` if it cannot be had."""
-        final = os.path.join(absolute(self.download_dir), self._get_output_filename(url))
+        folder = absolute(self.download_dir)
+        final = os.path.normpath(os.path.join(folder, self._get_output_filename(url)))
+        if not final.startswith(os.path.join(folder, "")):
+            raise DataError(f"its file name leads out of {folder}", path=url)
         if os.path.exists(final) and os.path.getsize(final) > 0:
             self._log("%s is there already: %s", url, final)
             return final
@@ -154,8 +157,12 @@ class DocumentDownloader:
     def _copy_from_web(self, url: str, file: BinaryIO) -> int | None:
         """Copy an HTTP response; return how long it should be, where the server says so."""
         address = urllib.parse.quote(url, safe=_IN_ADDRESSES)
-        request = urllib.request.Request(address, headers={"User-Agent": "tamis"})
-        with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+        try:
+            request = urllib.request.Request(address, headers={"User-Agent": "tamis"})
+            response = urllib.request.urlopen(request, timeout=self.timeout_s)
+        except (ValueError, http.client.InvalidURL) as e:
+            raise DataError(f"it is no web address: {e}", path=url) from e
+        with response:
             shutil.copyfileobj(response, file, _CHUNK_BYTES)
             length = response.headers.get("Content-Length")
         return int(length) if length is not None and length.isdigit() else None
