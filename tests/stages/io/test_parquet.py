@@ -165,3 +165,15 @@ def test_arguments_of_the_parser_are_passed_on(tmp_path: Path, read: Any) -> Non
     assert pa.types.is_dictionary(table.schema.field("text").type)
     with pytest.raises(PlanError, match=r"Did you mean 'read_dictionary'\?"):
         ParquetReader("data", read_kwargs={"read_dictionnary": ["text"]})
+
+
+def test_text_that_is_no_utf8_is_refused_or_set_aside(tmp_path: Path, read: Any) -> None:
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"ok\xff"))
+    with pq.ParquetWriter(tmp_path / "a.parquet", pa.schema({"text": pa.string()})) as writer:
+        writer.write_table(pa.table({"text": ["fine"]}))
+        writer.write_table(pa.table({"text": broken}))
+    with pytest.raises(DataError, match=r"row group 1 .*UTF8"):
+        read(ParquetReader(str(tmp_path)))
+    result = read(ParquetReader(str(tmp_path), on_error="quarantine"))
+    assert result.rows == [{"text": "fine"}]
+    assert [bad.problem.startswith("row group 1 of 2 rows") for bad in result.bad] == [True]

@@ -117,12 +117,12 @@ class ParquetReaderStage(TableReaderStage):
         size = sum(parquet.metadata.row_group(g).total_byte_size for g in groups)
         try:
             if size <= 2 * self.block_bytes:
-                yield parquet.read_row_groups(groups, columns=self.fields).replace_schema_metadata(None)
+                yield _sound(parquet.read_row_groups(groups, columns=self.fields))
                 return
             rows = sum(parquet.metadata.row_group(g).num_rows for g in groups)
             at_once = max(1, rows * self.block_bytes // size)
             for batch in parquet.iter_batches(at_once, row_groups=groups, columns=self.fields):
-                yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+                yield _sound(pa.Table.from_batches([batch]))
             return
         except (pa.ArrowException, OSError) as e:
             if len(groups) == 1:
@@ -133,6 +133,12 @@ class ParquetReaderStage(TableReaderStage):
         # Only a portion of one row group is read in several batches: nothing was handed out yet.
         for group in groups:
             yield from self._rows(parquet, [group], path)
+
+
+def _sound(table: pa.Table) -> pa.Table:
+    """The table, if its texts are UTF-8: Arrow reads whatever bytes a file calls text."""
+    table.validate(full=True)
+    return table.replace_schema_metadata(None)
 
 
 @contextlib.contextmanager
