@@ -15,57 +15,58 @@ WHITE_SPACE: Final = 2  # tab, newline, carriage return, backspace, space
 NEWLINES: Final = 3
 NOT_NEWLINES: Final = 4
 ALL_LINES: Final = 5  # newlines, and one more
+ASCII_DIGITS: Final = 6
 
 # Characters of any script. Where there is more than ASCII, each is looked up in a table.
-DIGITS: Final = 6  # str.isdecimal()
-PARENTHESES: Final = 7
-LETTERS: Final = 8  # Unicode's Alphabetic
+DIGITS: Final = 7  # str.isdecimal()
+PARENTHESES: Final = 8
+LETTERS: Final = 9  # Unicode's Alphabetic
 
 # Its words.
-WORDS: Final = 9
-WORD_CHARACTERS: Final = 10
-LONGEST_WORD: Final = 11
-SYMBOL_WORDS: Final = 12  # an ellipsis, or more runs of "#" than half of its characters
-COMMON_WORDS: Final = 13  # the, be, to, of, and, that, have, with
-LETTER_WORDS: Final = 14  # with a letter in it
+WORDS: Final = 10
+WORD_CHARACTERS: Final = 11
+LONGEST_WORD: Final = 12
+SYMBOL_WORDS: Final = 13  # an ellipsis, or more runs of "#" than half of its characters
+COMMON_WORDS: Final = 14  # the, be, to, of, and, that, have, with
+LETTER_WORDS: Final = 15  # with a letter in it
 
 # Its lines.
-LINES: Final = 15
-LINE_CHARACTERS: Final = 16
-UNIQUE_LINES: Final = 17
-UNIQUE_LINE_CHARACTERS: Final = 18
-REPEATED_LINE_CHARACTERS: Final = 19
-BULLET_LINES: Final = 20
-ELLIPSIS_LINES: Final = 21
-UNMARKED_LINES: Final = 22  # that end in none of . ? ! " '
-ENDED_LINES: Final = 23  # that end in a punctuation mark that ends a sentence, of any script
-SHORT_LINES: Final = 24  # of at most SHORT_LINE_CHARACTERS
+LINES: Final = 16
+LINE_CHARACTERS: Final = 17
+UNIQUE_LINES: Final = 18
+UNIQUE_LINE_CHARACTERS: Final = 19
+REPEATED_LINE_CHARACTERS: Final = 20
+BULLET_LINES: Final = 21
+ELLIPSIS_LINES: Final = 22
+UNMARKED_LINES: Final = 23  # that end in none of . ? ! " '
+ENDED_LINES: Final = 24  # that end in a punctuation mark that ends a sentence, of any script
+SHORT_LINES: Final = 25  # of at most SHORT_LINE_CHARACTERS
 
 # Its paragraphs.
-PARAGRAPHS: Final = 25
-PARAGRAPH_CHARACTERS: Final = 26
-UNIQUE_PARAGRAPHS: Final = 27
-UNIQUE_PARAGRAPH_CHARACTERS: Final = 28
+PARAGRAPHS: Final = 26
+PARAGRAPH_CHARACTERS: Final = 27
+UNIQUE_PARAGRAPHS: Final = 28
+UNIQUE_PARAGRAPH_CHARACTERS: Final = 29
 
 # Phrases in it.
-POLICY_PARAGRAPHS: Final = 29  # with a phrase of small print; all of them if one has "lorem ipsum"
+POLICY_PARAGRAPHS: Final = 30  # with a phrase of small print; all of them if one has "lorem ipsum"
 
 # Its URLs.
-URL_CHARACTERS: Final = 30
-PORNOGRAPHIC_URLS: Final = 31  # 1 if "porn" is in one of them
+URL_CHARACTERS: Final = 31
+PORNOGRAPHIC_URLS: Final = 32  # 1 if "porn" is in one of them
 
 # Its n-grams: for an n of 1 to MOST_WORDS, at these numbers plus n.
-TOP_NGRAM_CHARACTERS: Final = 32  # that go when the most frequent n-gram is removed; all if there is none
-REPEATED_NGRAM_CHARACTERS: Final = 49  # in n-grams that were there before; all if there is none
+TOP_NGRAM_CHARACTERS: Final = 33  # that go when the most frequent n-gram is removed; all if there is none
+REPEATED_NGRAM_CHARACTERS: Final = 50  # in n-grams that were there before; all if there is none
 
 MOST_WORDS: Final = 16
 """The longest n-gram that the kernel knows."""
 
 SHORT_LINE_CHARACTERS: Final = 30
 
-HASH_SIGNS: Final = 66  # bytes that are "#"; for the kernel's own use
+HASH_SIGNS: Final = 67  # bytes that are "#"; for the kernel's own use
 
-MEASURES: Final = 67
+MEASURES: Final = 68
 """How many there are."""
 
 # What the table of characters says of each.

@@ -14,7 +14,8 @@ from tamis.tasks import DocumentBatch
 SCORES = [
     (filters.NonAlphaNumericFilter(), "Hi, you!\n", 1 / 9),  # only the space counts
     (filters.NonAlphaNumericFilter(), "日本", 1.0),
-    (filters.NumbersFilter(), "1²٣a", 0.5),  # a superscript is no decimal digit, an Arabic one is
+    (filters.NumbersFilter(), "1²٣a", 0.25),  # a superscript and an Arabic digit are none of 0 to 9
+    (filters.NumbersFilter(any_script=True), "1²٣a", 0.5),  # a superscript is no decimal digit, an Arabic one is
     (filters.WhiteSpaceFilter(), "a \t\n\r\b\x0b", 5 / 7),
     (filters.ParenthesesFilter(), "⟨a⟩ {b}", 4 / 7),
     (filters.UrlsFilter(), "http://a.b https://c", 19 / 20),

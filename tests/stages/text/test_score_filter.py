@@ -293,8 +293,8 @@ def test_stage_survives_pickling_with_a_lambda() -> None:
 def test_repr_is_what_was_given() -> None:
     stage = ScoreFilter(NumbersFilter(), score_field="n")
     assert repr(stage) == (
-        "ScoreFilter(filter_obj=NumbersFilter(max_number_to_text_ratio=0.15), text_field='text', "
-        "score_field='n', invert=False, verbose=False)"
+        "ScoreFilter(filter_obj=NumbersFilter(max_number_to_text_ratio=0.15, any_script=False), "
+        "text_field='text', score_field='n', invert=False, verbose=False)"
     )
 
 

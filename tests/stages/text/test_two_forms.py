@@ -65,6 +65,7 @@ FILTERS: list[DocumentFilter] = [
     filters.SubstringFilter("日", "any"),
     filters.SubstringFilter("", "any"),
     filters.CommonEnglishWordsFilter(stop_at_false=False),
+    filters.NumbersFilter(any_script=True),
     filters.WordCountFilter(min_words=2, max_words=4),
     filters.BadWordsFilter(["a", "word", "мир", "\u0130"]),
     filters.BadWordsFilter(["日"], lang="ja"),

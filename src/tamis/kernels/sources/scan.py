@@ -6,6 +6,7 @@ from numpy import int64, uint64
 
 from tamis.kernels.measures import (
     ALL_LINES,
+    ASCII_DIGITS,
     CHARACTERS,
     DIGITS,
     HASH_SIGNS,
@@ -102,7 +103,7 @@ def scan(text, size, spaces, letters, continued, newlines, counts):
     counts[NEWLINES] = lines
     counts[NOT_NEWLINES] = size - following - lines
     counts[ALL_LINES] = lines + 1
-    counts[DIGITS] = digits
+    counts[ASCII_DIGITS] = counts[DIGITS] = digits
     counts[PARENTHESES] = parentheses
     counts[HASH_SIGNS] = signs
     return others == uint64(0)

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n?!,.")
+_DIGITS = frozenset("0123456789")
 _WHITE_SPACE = frozenset("\t\n\r\b ")
 _PARENTHESES = frozenset("{}⟨⟩[]()")
 
@@ -61,28 +62,32 @@ class NonAlphaNumericFilter(MeasuredFilter):
 
 @dataclass
 class NumbersFilter(MeasuredFilter):
-    """Drop text with too many digits, of any script.
+    """Drop text with too many digits.
 
-    Score: the share of characters for which ``str.isdecimal()`` holds; 1.0 for an empty text.
+    Score: the share of characters that are digits; 1.0 for an empty text.
 
     Args:
         max_number_to_text_ratio: The highest share that is kept, 0 to 1.
+        any_script: Count the digits of every script (``str.isdecimal()``), not only 0 to 9.
 
     >>> NumbersFilter().score_document("ab12")
     0.5
     """
 
     max_number_to_text_ratio: float = 0.15
+    any_script: bool = False
     name = "numbers_ratio"
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_number_to_text_ratio
 
     def score_document(self, text: str) -> float:
-        return sum(map(str.isdecimal, text)) / len(text) if text else 1.0
+        digits = sum(map(str.isdecimal, text)) if self.any_script else sum(c in _DIGITS for c in text)
+        return digits / len(text) if text else 1.0
 
     def ratio(self) -> Ratio | None:
-        return Ratio(measures.DIGITS, measures.CHARACTERS, empty=1.0)
+        digits = measures.DIGITS if self.any_script else measures.ASCII_DIGITS
+        return Ratio(digits, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
