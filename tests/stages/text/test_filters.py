@@ -142,7 +142,7 @@ def test_repr_shows_the_parameters() -> None:
             self.than = than
 
     assert repr(Longer(3)) == "Longer(than=3)"
-    assert repr(filters.NumbersFilter(0.5)) == "NumbersFilter(max_number_to_text_ratio=0.5)"
+    assert repr(filters.BulletsFilter(0.5)) == "BulletsFilter(max_bullet_lines_ratio=0.5)"
 
 
 def test_heuristic_filters_are_found_where_nemo_curator_has_them() -> None:
