@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
-import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pages import CHROMIUM, Page, in_browser
 from polars.testing import assert_frame_equal
 
 from tamis.analysis import Analysis, analyze, inputs
@@ -21,7 +19,6 @@ from tamis.pipeline import Pipeline
 from tamis.quickstart import sample_files
 from tamis.stages.io import JsonlReader
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = '<script>document.title="broken"</script><img src=x onerror=\'document.title="broken"\'>"&'
 
 
@@ -104,22 +101,6 @@ def test_one_worker_or_two(quickstart: Analysis, tmp_path: Path) -> None:
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-class Page(html.parser.HTMLParser):
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.text += f"{data}\n"
-
-
 def page_of(analysis: Analysis) -> str:
     return Path(analysis.output, "index.html").read_text(encoding="utf-8")
 
@@ -140,12 +121,9 @@ def test_the_page_is_complete_in_itself(quickstart: Analysis) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)")
 def test_in_a_browser(tmp_path: Path) -> None:
     """Nothing hostile runs, and what is in the data is shown as it is."""
-    assert CHROMIUM is not None
     rows = [{"text": f"{EVIL} {'word ' * number}", EVIL: number} for number in range(40)]
     analysis = look_at(write_jsonl(tmp_path / "in" / "a.jsonl", rows), tmp_path / "out")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", Path(analysis.output, "index.html").as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    dom = in_browser(Path(analysis.output, "index.html"), tmp_path / "profile")
     assert "<title>broken" not in dom
     page = Page(dom)
     assert ("data-sort", "") in page.attributes  # set by the page's own script

@@ -90,10 +90,15 @@ def test_workers_end_when_the_driver_is_killed(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return
+    while is_alive(process.pid) and time.monotonic() < deadline:
         time.sleep(0.1)
-    pytest.fail("a worker process outlived its driver")
+    assert not is_alive(process.pid), "a worker process outlived its driver"
+
+
+def is_alive(group: int) -> bool:
+    """Whether a process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

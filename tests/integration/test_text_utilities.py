@@ -40,4 +40,7 @@ def test_token_files_are_the_same_on_every_executor(tmp_path: Path) -> None:
         ]
         return Pipeline("tokens", stages=stages)
 
-    run_everywhere(make, workers=2)
+    written: list[int] = []
+    run_everywhere(make, check=lambda result: written.append(result.summary.output_files), workers=2)
+    assert len(set(written)) == 1
+    assert written[0] >= 2  # a .bin and its .idx at the least

@@ -183,7 +183,7 @@ def test_settings_of_the_stages_inside_a_composite(own: Any) -> None:
         stages:
           - ownstages:Pair: {with: {batch_size: 4, stages: {second: {batch_size: 8}}}}
     """)
-    assert [inner.batch_size for inner in stage.unfold()] == [4, 8]  # type: ignore[attr-defined]
+    assert [inner.batch_size for inner in stage.unfold()] == [4, 8]  # type: ignore[attr-defined]  # of that class alone
 
 
 def test_values_take_the_type_of_their_parameter(own: Any) -> None:
@@ -204,7 +204,7 @@ def test_values_take_the_type_of_their_parameter(own: Any) -> None:
         1.0, (2, "b"), frozenset("xy"), "slow", own.Side.RIGHT, own.Corner(1), Path("out"), {"a": 1.0, "b": 0.001},
         Resources(gpus=1),
     )  # fmt: skip
-    assert isinstance(stage.ratio, float)  # type: ignore[attr-defined]
+    assert isinstance(stage.ratio, float)  # type: ignore[attr-defined]  # of that class alone
 
 
 def test_functions_and_decorated_functions_are_named_by_module(own: Any) -> None:
@@ -214,7 +214,7 @@ def test_functions_and_decorated_functions_are_named_by_module(own: Any) -> None
           - ScoreFilter: {filter_obj: {function: ownstages:is_long}}
     """)
     assert (shout.name, shout.batch_size, own.shout.batch_size) == ("shout", 3, 1)
-    assert keep.filter_obj is own.is_long  # type: ignore[attr-defined]
+    assert keep.filter_obj is own.is_long  # type: ignore[attr-defined]  # of that class alone
 
 
 def test_a_list_of_filters() -> None:
@@ -224,8 +224,8 @@ def test_a_list_of_filters() -> None:
               filter_obj: [{WordCountFilter: {min_words: 3}}, UrlsFilter]
               score_field: [words, null]
     """)
-    assert stage.filter_obj == [WordCountFilter(min_words=3), UrlsFilter()]  # type: ignore[attr-defined]
-    assert stage.score_field == ["words", None]  # type: ignore[attr-defined]
+    assert stage.filter_obj == [WordCountFilter(min_words=3), UrlsFilter()]  # type: ignore[attr-defined]  # of that class alone
+    assert stage.score_field == ["words", None]  # type: ignore[attr-defined]  # of that class alone
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ def test_set_reaches_the_name_and_the_run() -> None:
 def test_set_leaves_the_recipe_itself_alone() -> None:
     recipe = load_recipe(CHANGEABLE)
     recipe.with_settings(["words.filter_obj.min_words=7"])
-    assert recipe.to_pipeline().stages[0].filter_obj.min_words == 50  # type: ignore[attr-defined]
+    assert recipe.to_pipeline().stages[0].filter_obj.min_words == 50  # type: ignore[attr-defined]  # of that class alone
 
 
 @pytest.mark.parametrize(

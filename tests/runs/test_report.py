@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import CHROMIUM, Page, in_browser
 
 from tamis.errors import DataError
 from tamis.runs.report import load_summary, render_report, summary_table, write_report
 from tamis.runs.stats import RunSummary, StageStats
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = '<script>document.title="broken"</script><img src=x onerror=\'document.title="broken"\'>"&'
 
 
@@ -44,44 +41,6 @@ def summary(**changes: Any) -> RunSummary:
         "tamis": "0.1.0",
     }
     return RunSummary(**{**values, **changes})
-
-
-class Page(html.parser.HTMLParser):
-    """Tags, attributes and text of a page."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.text += f"{data}\n"
-
-
-def in_browser(page: Path, profile: Path) -> str:
-    """The page as the browser understood it, after its scripts ran."""
-    assert CHROMIUM is not None
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        f"--user-data-dir={profile}",
-        "--dump-dom",
-        page.as_uri(),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_the_page_shows_the_run() -> None:

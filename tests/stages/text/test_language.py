@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -99,9 +100,9 @@ def test_reasons_name_what_was_wanted() -> None:
         (lambda: AddLanguage(script_field="language"), "get in each other's way"),
     ],
 )
-def test_mistakes_are_refused(make: object, message: str) -> None:
+def test_mistakes_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        make()  # type: ignore[operator]
+        make()
 
 
 def test_columns_that_are_added() -> None:

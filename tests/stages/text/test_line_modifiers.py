@@ -147,8 +147,8 @@ def test_nothing_is_left_of_a_batch() -> None:
 
 def test_wrong_parameters_are_refused() -> None:
     with pytest.raises(TypeError, match="takes a LineModifier"):
-        CleanLines(UrlRemover())  # type: ignore[arg-type]
+        CleanLines(UrlRemover())  # type: ignore[arg-type]  # the error is the point
     with pytest.raises(ValueError, match="give a list of texts"):
-        RefinedWebLineCleaner(phrases="items in cart")  # type: ignore[arg-type]
+        RefinedWebLineCleaner(phrases="items in cart")  # type: ignore[arg-type]  # the error is the point
     with pytest.raises(ValueError, match="None turns the rule off"):
         C4LineCleaner(end_marks="")

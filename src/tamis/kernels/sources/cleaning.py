@@ -31,7 +31,7 @@ SIGNATURE = types.int64(
 )
 
 
-def kernel(texts, offsets, row_count, readable, operation, letters, numbers, words, scratch, made, ends):  # type: ignore[no-untyped-def]
+def kernel(texts, offsets, row_count, readable, operation, letters, numbers, words, scratch, made, ends):
     """Change texts. Gives the size of all new texts; -1 if nothing changes.
 
     Args:

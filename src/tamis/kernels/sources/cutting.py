@@ -28,7 +28,7 @@ _NONE, _NUMBER = 0, 1
 
 
 @helper
-def line_end(text, at, size):  # type: ignore[no-untyped-def]
+def line_end(text, at, size):
     while at < size:
         found = _newlines(text, at)
         if found != uint64(0):
@@ -38,7 +38,7 @@ def line_end(text, at, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def without_bold(line, size):  # type: ignore[no-untyped-def]
+def without_bold(line, size):
     """``**x**`` becomes ``x``, in place."""
     written = at = 0
     while at < size:
@@ -64,7 +64,7 @@ def without_bold(line, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def without_pairs(line, size, mark, count):  # type: ignore[no-untyped-def]
+def without_pairs(line, size, mark, count):
     """Pairs of a mark are removed, in place."""
     left = count & ~1
     written = 0
@@ -79,7 +79,7 @@ def without_pairs(line, size, mark, count):  # type: ignore[no-untyped-def]
 
 
 @helper
-def without_links(line, size):  # type: ignore[no-untyped-def]
+def without_links(line, size):
     """``[x](y)`` becomes ``y``, in place."""
     written = at = 0
     while at < size:
@@ -108,7 +108,7 @@ def without_links(line, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def without_markdown(line, size):  # type: ignore[no-untyped-def]
+def without_markdown(line, size):
     """A line without its markup, in place."""
     stars = underscores = brackets = 0
     for i in range(size):
@@ -131,7 +131,7 @@ def without_markdown(line, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def remove_markdown(text, size, target):  # type: ignore[no-untyped-def]
+def remove_markdown(text, size, target):
     at = done = written = 0
     changed = False
     while at < size:
@@ -158,7 +158,7 @@ def remove_markdown(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def key_of(text, at, size):  # type: ignore[no-untyped-def]
+def key_of(text, at, size):
     """The first eight bytes of a line and, mixed in, its size."""
     start = load64(text, at)
     if size < 8:
@@ -167,7 +167,7 @@ def key_of(text, at, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def is_listed(text, at, size, listed, numbers, keys):  # type: ignore[no-untyped-def]
+def is_listed(text, at, size, listed, numbers, keys):
     key = key_of(text, at, size)
     low, high = 0, numbers[0]
     while low < high:
@@ -189,7 +189,7 @@ def is_listed(text, at, size, listed, numbers, keys):  # type: ignore[no-untyped
 
 
 @helper
-def remove_lines(text, size, target, listed, numbers, keys):  # type: ignore[no-untyped-def]
+def remove_lines(text, size, target, listed, numbers, keys):
     """Leave out the lines that are listed.
 
     A line of a certain size stands where one newline is so far behind another, which is found for 64 places at a time;
@@ -246,7 +246,7 @@ def remove_lines(text, size, target, listed, numbers, keys):  # type: ignore[no-
 
 
 @helper
-def remove_quotes(text, size, target):  # type: ignore[no-untyped-def]
+def remove_quotes(text, size, target):
     if size <= 2 or text[0] != 34 or text[size - 1] != 34:
         return -1
     end = line_end(text, 0, size)
@@ -256,7 +256,7 @@ def remove_quotes(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def find(text, size, needle, needle_size):  # type: ignore[no-untyped-def]
+def find(text, size, needle, needle_size):
     """Where a text first occurs; -1 if nowhere."""
     if needle_size == 0:
         return 0
@@ -280,7 +280,7 @@ def find(text, size, needle, needle_size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def find_last(text, size, needle, needle_size):  # type: ignore[no-untyped-def]
+def find_last(text, size, needle, needle_size):
     """Where a text last occurs; -1 if nowhere."""
     if needle_size == 0:
         return size
@@ -303,7 +303,7 @@ def find_last(text, size, needle, needle_size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def place_of(text, size, characters):  # type: ignore[no-untyped-def]
+def place_of(text, size, characters):
     """The byte at which the character of a number begins, as Python counts: from the end if negative."""
     if characters < 0:
         at = 0
@@ -329,7 +329,7 @@ def place_of(text, size, characters):  # type: ignore[no-untyped-def]
 
 
 @helper
-def keep_slice(text, size, target, needles, numbers):  # type: ignore[no-untyped-def]
+def keep_slice(text, size, target, needles, numbers):
     """Keep a part.
 
     ``numbers``: for the left and the right end what it is given by (0 nothing, 1 a number, 2 a text), the number or the

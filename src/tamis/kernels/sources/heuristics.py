@@ -146,11 +146,13 @@ def kernel(
             if missing & _CLASSES:
                 classify(text, size, is_ascii, blocks, flags, spaces, letters, continued, continued_before, counts)
                 words = counts[WORDS]
-                room, _ = table_size(words)
+                room, _ = table_size(words if tops | repeats else 0)
                 line_room, _ = table_size(counts[NEWLINES] + 1)
                 at = after_maps + max(16 * room, 8 * line_room)
-                if at + (7 * words + 8) * 8 > scratch_bytes:
-                    needed[0] = at + (7 * words + 8) * 8
+                # Seven numbers for each word; four where n-grams are not asked for.
+                end = at + 8 * ((7 if tops | repeats else 4) * words + 8)
+                if end > scratch_bytes:
+                    needed[0] = end
                     return row
                 edges = as_ints(scratch, at)
                 hashes = as_words(scratch, at + 8 * (2 * words + 2))

@@ -31,7 +31,7 @@ __all__ = [
     "byte_mask",
     "compiled_for",
     "copy_64",
-    "copy_block",
+    "copy_64_replacing",
     "count_ones",
     "equal_mask",
     "folded_mask",
@@ -174,7 +174,7 @@ def at_address(typing_context: Any, address: Any) -> Any:
 
 
 @intrinsic
-def copy_block(typing_context: Any, target: Any, at: Any, source: Any, index: Any, old: Any, new: Any) -> Any:
+def copy_64_replacing(typing_context: Any, target: Any, at: Any, source: Any, index: Any, old: Any, new: Any) -> Any:
     """Copy the 64 bytes from an index on, with one byte in the place of another."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -26,14 +26,14 @@ SIGNATURE = types.int64(
 
 
 @helper
-def places_of(block, at, letters, letter):  # type: ignore[no-untyped-def]
+def places_of(block, at, letters, letter):
     """Which of 64 places may begin a needle, as far as one of its bytes tells."""
     here = 4 * letter
     return between_mask(block, at + int64(letters[here]), letters[here + 1], letters[here + 2], letters[here + 3])
 
 
 @helper
-def allowed_places(block, at, where):  # type: ignore[no-untyped-def]
+def allowed_places(block, at, where):
     """The places that come into question at all, which are few in most texts."""
     if where == NEAR_DIGITS:
         return ~uint64(0) if _digits(block, at) | _digits(block, at + 64) != uint64(0) else uint64(0)
@@ -48,7 +48,7 @@ def allowed_places(block, at, where):  # type: ignore[no-untyped-def]
     return ~uint64(0)
 
 
-def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, where, scratch, found):  # type: ignore[no-untyped-def]
+def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, where, scratch, found):
     """Mark the texts that contain a needle; gives how many do.
 
     Args:

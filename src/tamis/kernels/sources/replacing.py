@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.machine import any_of, byte_mask, copy_block, helper, load64, trailing_zeros
+from tamis.kernels.sources.machine import any_of, byte_mask, copy_64, copy_64_replacing, helper, load64, trailing_zeros
 
 __all__ = [
     "collapse_blanks",
@@ -40,21 +40,21 @@ _returns = any_of("\r")
 
 
 @helper
-def copy(target, at, source, begin, end):  # type: ignore[no-untyped-def]
+def copy(target, at, source, begin, end):
     """Copy bytes, 64 at a time; gives the place behind them."""
     size = end - begin
     done = 0
     while done < size:
-        copy_block(target, at + done, source, begin + done, 0, 0)
+        copy_64(target, at + done, source, begin + done)
         done += 64
     return at + size
 
 
 @helper
-def copy_exactly(target, at, source, begin, end):  # type: ignore[no-untyped-def]
+def copy_exactly(target, at, source, begin, end):
     """The same, and nothing behind is read or written."""
     while begin + 64 <= end:
-        copy_block(target, at, source, begin, 0, 0)
+        copy_64(target, at, source, begin)
         begin += 64
         at += 64
     while begin < end:
@@ -65,7 +65,7 @@ def copy_exactly(target, at, source, begin, end):  # type: ignore[no-untyped-def
 
 
 @helper
-def unify_quotes(text, size, target):  # type: ignore[no-untyped-def]
+def unify_quotes(text, size, target):
     at = done = written = 0
     while at < size:
         leads = _quote_leads(text, at)
@@ -96,7 +96,7 @@ def unify_quotes(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def normalize_newlines(text, size, target):  # type: ignore[no-untyped-def]
+def normalize_newlines(text, size, target):
     at = done = written = 0
     while at < size:
         newlines = _newlines(text, at)
@@ -140,7 +140,7 @@ def normalize_newlines(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def crlf_run(text, at, size):  # type: ignore[no-untyped-def]
+def crlf_run(text, at, size):
     """Where three Windows' newlines follow one another, from a place on; the size if nowhere."""
     while at < size:
         found = _returns(text, at)
@@ -155,7 +155,7 @@ def crlf_run(text, at, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def space_at(text, at):  # type: ignore[no-untyped-def]
+def space_at(text, at):
     """How many bytes the white space has that stands at a place; 0 if none does."""
     byte = text[at]
     if byte < 0x80:
@@ -175,7 +175,7 @@ def space_at(text, at):  # type: ignore[no-untyped-def]
 
 
 @helper
-def url_begin(text, colon, least):  # type: ignore[no-untyped-def]
+def url_begin(text, colon, least):
     """Where the address begins whose ``://`` stands at a place; -1 if there is none."""
     at = colon
     if at > least and text[at - 1] | 32 == 115:  # 's'
@@ -190,7 +190,7 @@ def url_begin(text, colon, least):  # type: ignore[no-untyped-def]
 
 
 @helper
-def next_space(text, at, size):  # type: ignore[no-untyped-def]
+def next_space(text, at, size):
     while at < size:
         found = _maybe_spaces(text, at)
         while found != uint64(0):
@@ -205,7 +205,7 @@ def next_space(text, at, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def remove_urls(text, size, target):  # type: ignore[no-untyped-def]
+def remove_urls(text, size, target):
     at = done = written = 0
     while at < size:
         marks = _colons(text, at)
@@ -237,7 +237,7 @@ def remove_urls(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def remove_controls(text, size, target):  # type: ignore[no-untyped-def]
+def remove_controls(text, size, target):
     at = done = written = 0
     while at < size:
         found = _controls(text, at)
@@ -266,7 +266,7 @@ def remove_controls(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def collapse_blanks(text, size, target):  # type: ignore[no-untyped-def]
+def collapse_blanks(text, size, target):
     at = done = written = 0
     while at < size:
         found = _tabs(text, at) | (_spaces(text, at) & _ends(text, at + 1))
@@ -292,7 +292,7 @@ def collapse_blanks(text, size, target):  # type: ignore[no-untyped-def]
 
 
 @helper
-def with_label(text, size, target, label, label_size):  # type: ignore[no-untyped-def]
+def with_label(text, size, target, label, label_size):
     """The label, a space, and the text with spaces for newlines and for what looks like a label."""
     for i in range(label_size):
         target[i] = label[i]
@@ -300,7 +300,7 @@ def with_label(text, size, target, label, label_size):  # type: ignore[no-untype
     at = done = 0
     written = label_size + 1
     while at < size:
-        copy_block(target, written + at - done, text, at, 10, 32)
+        copy_64_replacing(target, written + at - done, text, at, 10, 32)
         found = _underscores(text, at)
         if found != uint64(0):
             found &= _underscores(text, at + 1)
@@ -320,7 +320,7 @@ def with_label(text, size, target, label, label_size):  # type: ignore[no-untype
 
 
 @helper
-def is_label(text, at, size):  # type: ignore[no-untyped-def]
+def is_label(text, at, size):
     if at + 9 > size:
         return False
     if text[at] != 95 or text[at + 1] != 95 or text[at + 7] != 95 or text[at + 8] != 95:

@@ -48,7 +48,7 @@ SIGNATURE = types.int64(
 
 
 @helper
-def first_in(mask, text, at, size):  # type: ignore[no-untyped-def]
+def first_in(mask, text, at, size):
     """Where the first byte of a kind is, from a place on; the end if there is none."""
     while at < size:
         found = mask(text, at)
@@ -59,7 +59,7 @@ def first_in(mask, text, at, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def is_entity(text, at, size):  # type: ignore[no-untyped-def]
+def is_entity(text, at, size):
     """Whether ``&name;``, ``&#12;`` or the like stands at a place."""
     at += 1
     if at < size and text[at] == 35:  # '#'
@@ -78,7 +78,7 @@ def is_entity(text, at, size):  # type: ignore[no-untyped-def]
 
 
 @helper
-def back(text, at, characters):  # type: ignore[no-untyped-def]
+def back(text, at, characters):
     """The beginning of the character so many before a place, but not before its line."""
     while characters > 0 and at > 0 and text[at - 1] != 10:
         at -= 1
@@ -89,7 +89,7 @@ def back(text, at, characters):  # type: ignore[no-untyped-def]
 
 
 @helper
-def follow(text, at, event, size, kinds, masks, bits, blocks, values, marks):  # type: ignore[no-untyped-def]
+def follow(text, at, event, size, kinds, masks, bits, blocks, values, marks):
     """Follow the patterns from a character on, past the event: what is left to look at, and whether one was found."""
     low, high = uint64(0), uint64(0)
     first_low, first_high = bits[0], bits[1]
@@ -126,7 +126,7 @@ def follow(text, at, event, size, kinds, masks, bits, blocks, values, marks):  #
     return rest, False
 
 
-def kernel(  # type: ignore[no-untyped-def]
+def kernel(
     texts,
     offsets,
     row_count,

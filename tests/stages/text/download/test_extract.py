@@ -265,9 +265,13 @@ def test_the_same_address_twice_is_two_tasks(server: Server, tmp_path: Path) -> 
 
 def test_same_result_with_any_number_of_workers(server: Server) -> None:
     server.files |= {"a.txt": b"one\n# two\n", "b.txt": b"three\n4\n", "c.txt": b"five\n"}
+    rows: list[int] = []
     run_everywhere(
-        lambda folder: Pipeline("p", stages=[source(server, folder), JsonlWriter(str(folder / "out"))]), workers=2
+        lambda folder: Pipeline("p", stages=[source(server, folder), JsonlWriter(str(folder / "out"))]),
+        check=lambda result: rows.append(result.rows),
+        workers=2,
     )
+    assert set(rows) == {3}
 
 
 def test_download_runs_beside_extraction(server: Server, tmp_path: Path) -> None:

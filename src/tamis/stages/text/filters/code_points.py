@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tamis.kernels.heuristics import ranges_in
 from tamis.kernels.unicode_properties import ALPHABETIC
 
 __all__ = ["alphabetic", "count_characters", "letters", "only"]
@@ -30,9 +31,8 @@ def alphabetic() -> NDArray[np.bool_]:
     [True, True, True, True, True, False, False]
     """
     table = np.zeros(_CODE_POINTS, np.bool_)
-    for entry in ALPHABETIC.split():
-        begin, _, further = entry.partition("+")
-        table[int(begin, 16) : int(begin, 16) + int(further, 16) + 1] = True
+    for begin, end in ranges_in(ALPHABETIC):
+        table[begin:end] = True
     return table
 
 

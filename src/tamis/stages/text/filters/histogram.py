@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,7 +152,7 @@ def _fetch(archive: str, target: str) -> None:
         if "://" not in archive:
             shutil.copyfile(archive, target)
             return
-        with urllib.request.urlopen(archive, timeout=_TIMEOUT_S) as source, open(target, "wb") as file:  # noqa: PTH123
+        with urllib.request.urlopen(archive, timeout=_TIMEOUT_S) as source, Path(target).open("wb") as file:
             shutil.copyfileobj(source, file)
     except OSError as e:  # a URLError is one
         raise DataError(

@@ -35,7 +35,7 @@ _SPACES = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE)
 _BLANKS = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE if space != "\n")
 _CLOSING = "\"'”’»›)\\]」』"  # noqa: RUF001 - what may stand between the end of a sentence and the space behind it
 _LINE = rf"[^{_SPACES}][^\n]*"
-_INNER_END = rf"(?:[.!?…][{_CLOSING}]*[{_BLANKS}]+|[。！？][{_CLOSING}]*[{_BLANKS}]*)[^{_SPACES}a-z]"  # noqa: RUF001
+_INNER_END = rf"(?:[.!?…][{_CLOSING}]*[{_BLANKS}]+|[。！？][{_CLOSING}]*[{_BLANKS}]*)[^{_SPACES}a-z]"  # noqa: RUF001 - full width
 
 
 class _PhraseFilter(ThresholdFilter):
