@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tamis import LocalExecutor, Pipeline
+from tamis.errors import StageError
 from tamis.runs.drops import DropLog
 from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import Drop
@@ -105,3 +106,13 @@ def test_texts_that_were_dropped_do_not_stay_in_memory() -> None:
     gc.collect()
     assert gone() is None
     assert log.table().column("id").to_pylist() == ["2"]
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_run_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "drops").write_text("in the way", encoding="utf-8")
+    pipeline = Pipeline("p", stages=[ScoreFilter(WordCountFilter())])
+    with pytest.raises(StageError, match=r"the drop ledger .* cannot be written: .*drop_ledger=False"):
+        pipeline.run(
+            LocalExecutor(workers=0), [DocumentBatch({"text": TEXTS})], run_dir=str(tmp_path / "run"), progress="off"
+        )

@@ -363,8 +363,14 @@ class GroupRunner:
     def _write_drops(self, task_id: str) -> None:
         if self._drop_log:
             final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")
-            with temporary_beside(final) as temporary:
-                self._drop_log.write(temporary)
+            try:
+                with temporary_beside(final) as temporary:
+                    self._drop_log.write(temporary)
+            except OSError as e:
+                raise OSError(
+                    f"the drop ledger {final} cannot be written: {e}. Free some space, put the run directory elsewhere, "
+                    "or do without it: run(drop_ledger=False), tamis run --no-drop-ledger"
+                ) from e
             self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
 
     def _stats(self, vertex: int) -> StageStats:
