@@ -368,8 +368,8 @@ class GroupRunner:
                     self._drop_log.write(temporary)
             except OSError as e:
                 raise OSError(
-                    f"the drop ledger {final} cannot be written: {e}. Free some space, put the run directory elsewhere, "
-                    "or do without it: run(drop_ledger=False), tamis run --no-drop-ledger"
+                    f"the drop ledger {final} cannot be written: {e}. Free some space, put the run directory "
+                    "elsewhere, or do without it: run(drop_ledger=False), tamis run --no-drop-ledger"
                 ) from e
             self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
 
