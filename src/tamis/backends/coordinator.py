@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tamis.backends.contracts import Journal, Limits, Stop, Watcher
@@ -64,7 +64,6 @@ class _GroupState:
     out_ratio: float = 1.0  # bytes made per byte of weight, the highest seen
     service_s: float | None = None
     fed: int = 0
-    contents: set[str] = field(default_factory=set)  # ids of what was fed
 
 
 class Coordinator:
@@ -217,11 +216,7 @@ class Coordinator:
             task.order = (-self._barriers[state.group.index], number) if state.group.inputs else (number,)
         # Behind a barrier the place says it all: what is listed there lies in the run's own directory.
         content = None if state.group.inputs else task.get_deterministic_id()
-        # A source may list the same twice, and still these are two tasks.
-        known = content is None or content in state.contents
-        place = format_order(task.order) if known or not state.group.is_source else ""
-        if content is not None:
-            state.contents.add(content)
+        place = "" if content and state.group.is_source else format_order(task.order)
         task.task_id = digest(content, place, entry.name)
         behind = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
         for queue in behind:

@@ -251,3 +251,16 @@ def test_a_pattern_lists_each_file_once(tmp_path: Path, pattern: str) -> None:
     found = [os.path.relpath(f.path, tmp_path) for f in stage.files()]
     below_y = ["x/y/c.jsonl", "x/y/z/d.jsonl"]
     assert sorted(found) == (below_y if pattern == "**/y" else ["a.jsonl", "x/b.jsonl", *below_y])
+
+
+def test_a_file_that_is_named_twice_is_two_tasks_with_ids_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"n": 1}\n', encoding="utf-8")
+    folder, file = str(tmp_path / "in"), str(tmp_path / "in" / "a.jsonl")
+    for given in ([file, file], [folder, file], [file, folder], [f"{folder}/*.jsonl", file], [folder, f"{folder}/a*"]):
+        stage = FilePartitioningStage(given, files_per_partition=1)
+        first, second = stage.splits("")
+        assert first.data == second.data == [file]
+        assert first.get_deterministic_id() != second.get_deterministic_id()
+        (alone,) = FilePartitioningStage([given[0]], files_per_partition=1).splits("")
+        assert first.get_deterministic_id() == alone.get_deterministic_id()

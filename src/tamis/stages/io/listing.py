@@ -11,7 +11,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import DataError, did_you_mean
@@ -48,15 +48,21 @@ class Listing:
     storage_options: dict[str, Any] = field(default_factory=dict)
 
     def files(self) -> Iterator[FileSlice]:
-        """The files, in order: as the addresses were given, sorted by name inside each directory."""
+        """The files, in order: as the addresses were given, sorted by name inside each directory.
+
+        A file that two addresses stand for comes twice, and the second time as another version: it is another task.
+        """
+        earlier = _Addresses()
         for path in self.paths:
             tree: _Tree = _LocalTree() if is_local(path) else _RemoteTree(path, self.storage_options)
             found = False
             for entry in self._matches(tree, path):
                 found = True
-                yield entry
+                again = earlier.that_stand_for(entry.path)
+                yield replace(entry, version=f"{entry.version} again {again}") if again else entry
             if not found:
                 raise self._nothing_found(tree, path)
+            earlier.add(path)
 
     def _matches(self, tree: _Tree, path: str) -> Iterator[FileSlice]:
         kind = tree.kind(path)
@@ -155,6 +161,31 @@ class Listing:
             path=path,
             hint=f'{hint}, or give file_extensions=["{there.most_common(1)[0][0]}"].',
         )
+
+
+class _Addresses:
+    """Addresses that had their turn."""
+
+    def __init__(self) -> None:
+        self._plain: Counter[str] = Counter()
+        self._patterns: list[str] = []
+
+    def add(self, address: str) -> None:
+        """Remember one."""
+        if _MAGIC.search(address):
+            self._patterns.append(address)
+        self._plain[address.rstrip("/")] += 1
+
+    def that_stand_for(self, path: str) -> int:
+        """How many of them may have given a file: by its name, a directory above it, or a pattern."""
+        count = sum(fnmatch.fnmatchcase(path, pattern) for pattern in self._patterns)
+        above = path
+        while self._plain:
+            count += self._plain.get(above, 0)
+            if parent(above) in (above, ""):
+                break
+            above = parent(above)
+        return count
 
 
 def _is_loop(real: str, above: tuple[str, ...]) -> bool:

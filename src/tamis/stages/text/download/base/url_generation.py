@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +14,7 @@ from tamis.errors import PlanError
 from tamis.stages.base import SourceStage
 from tamis.stages.resources import Resources
 from tamis.stages.text.download.base.part import SourcePart
-from tamis.tasks import EmptyTask, FileGroup
+from tamis.tasks import EmptyTask, FileGroup, FileSlice
 
 __all__ = ["URLGenerationStage", "URLGenerator", "URLList"]
 
@@ -86,8 +87,12 @@ class URLGenerationStage(SourceStage[EmptyTask, FileGroup]):
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """One task for each address."""
+        times: Counter[str] = Counter()
         for url in itertools.islice(self._urls, self.limit):
-            yield FileGroup([url], _metadata={"source_url": url})
+            # An address that comes again is another task, and so has to have another id.
+            version = f"again {times[url]}" if times[url] else ""
+            times[url] += 1
+            yield FileGroup([url], _metadata={"source_url": url}, slices=[FileSlice(url, version=version)])
 
     @functools.cached_property
     def _urls(self) -> list[str]:
