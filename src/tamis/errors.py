@@ -9,6 +9,7 @@ TamisError
 ├── DataError               an input cannot be read: says file and position
 ├── StageError              a stage raised: says stage, task and cause
 │   └── WorkerDiedError     a task killed its worker each time it was tried
+├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
 └── MissingExtraError       an optional package is needed (also an ImportError)
 """
@@ -19,6 +20,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "ClusterError",
     "ColumnError",
     "DataError",
     "MissingExtraError",
@@ -97,6 +99,10 @@ class StageError(TamisError, RuntimeError):
 
 class WorkerDiedError(StageError):
     """A task killed its worker each time it was tried (out of memory, a crash in native code, ...)."""
+
+
+class ClusterError(TamisError, RuntimeError):
+    """A Ray cluster cannot be started, reached or used from here."""
 
 
 class RunInterrupted(TamisError, KeyboardInterrupt):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
-from tamis.backends.crew import Pool
+from tamis.backends.crew import Crew, Pool
 from tamis.backends.payload import Envelope
 from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
@@ -98,7 +98,6 @@ class World:
                 inputs=tuple(sorted(inputs[i])),
                 resources=Resources(),
                 releases_gil=True,
-                num_workers=self.rng.choice([None, None, 1]) if i else None,
                 batch_size=self.batch if i in ordered else 1,
                 ordered=i in ordered,
             )
@@ -190,7 +189,8 @@ def carry_out(world: World, retries: int = 1000) -> tuple[Books, Accountant, boo
     pool = Pool(frozenset(g.index for g in plan.groups if not g.is_source), world.workers)
     limits = Limits(world.workers, world.budget, retries=retries, death_retries=retries)
     substrate = SimulatedSubstrate(world, start_s=0.2)
-    coordinator = Coordinator(plan, substrate, [pool], books, limits, stop=world, watcher=accountant)
+    crew = Crew(substrate, [pool], {"": world.workers})
+    coordinator = Coordinator(plan, substrate, crew, books, limits, stop=world, watcher=accountant)
     accountant.coordinator = coordinator
     done = coordinator.run()
     assert coordinator.held_bytes == 0 or not done
@@ -359,7 +359,8 @@ def test_the_first_output_is_there_long_before_the_last_input_is_read(batch: int
 
     books = FirstOutput()
     pool = Pool(frozenset(g.index for g in plan.groups if not g.is_source), 4)
-    Coordinator(plan, SimulatedSubstrate(world), [pool], books, Limits(4, 16 * MIB), stop=world).run()
+    substrate = SimulatedSubstrate(world)
+    Coordinator(plan, substrate, Crew(substrate, [pool], {"": 4}), books, Limits(4, 16 * MIB), stop=world).run()
     assert read == 2000
     assert world.fed_at_first_output is not None
     assert world.fed_at_first_output < max(200, 5 * batch)

@@ -20,6 +20,7 @@ import tamis.tasks
 from tamis import compat
 from tamis.compat import hints, places
 from tamis.compat.finder import modules_behind
+from tamis.core.client import RayClient, SlurmRayClient
 from tamis.errors import TamisError
 from tamis.stages.io import FilePartitioningStage, JsonlReader, ParquetWriter
 from tamis.stages.text.columns import AddId
@@ -120,6 +121,8 @@ def refused(statement: str) -> str:
             "from nemo_curator.stages.text.modifiers.unicode.reformatter import UnicodeReformatter as X",
             UnicodeReformatter,
         ),
+        ("from nemo_curator.core.client import RayClient as X", RayClient),
+        ("from nemo_curator.core.client import SlurmRayClient as X", SlurmRayClient),
         ("from nemo_curator import __version__ as X", tamis.__version__),
         ("from nemo_curator.utils.performance_utils import StagePerfStats as X", tamis.tasks.StagePerf),
     ],
@@ -151,7 +154,6 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.tasks import Nonsense", ["nemo_curator.tasks has DocumentBatch, ", "tamis stages"]),
         ("import nemo_curator.nonsense.more", ["nemo_curator.nonsense is not in tamis"]),
         ("from nemo_curator.backends.xenna import XennaExecutor", ["XennaExecutor", "LocalExecutor", "tamis[ray]"]),
-        ("from nemo_curator.core.client import RayClient", ["RayClient", "LocalExecutor", "tamis[ray]"]),
         (
             "from nemo_curator.stages.deduplication.exact.workflow import ExactDeduplicationWorkflow",
             ["ExactDeduplicationWorkflow", "tamis.stages.deduplication.exact.ExactDeduplication"],

@@ -13,7 +13,7 @@ import pytest
 from tamis import compat
 
 SEEDS = Path(__file__).parent / "seeds"
-RAY = "RayClient come with tamis[ray]"
+RAY = "RayActorPoolExecutor come with tamis[ray]"
 
 Namespace = dict[str, Any]
 Run = Callable[..., Namespace]
@@ -79,6 +79,13 @@ def test_text_curation(run: Run, tmp_path: Path) -> None:
     assert json.loads(line)["text"].startswith('Once upon a time a "small" cat sat')
 
 
+def test_a_ray_cluster_is_started_and_stopped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    client = run("ray_client.py", ("ray_client.start()", "ray_client.start()\naddress = ray_client.address"))
+    assert client["address"].endswith(f":{client['ray_client'].ray_port}")
+    assert client["ray_client"].address is None
+
+
 @pytest.mark.parametrize(
     ("script", "left_out"),
     [
@@ -97,7 +104,6 @@ def test_ray_executors_run_here_once_they_are_left_out(run: Run, script: str, le
     [
         ("ray_data_executor.py", RAY),
         ("end_to_end.py", RAY),
-        ("ray_client.py", RAY),
         ("fuzzy_deduplication.py", "tamis.stages.deduplication.exact.ExactDeduplication"),
         ("image_curation.py", "images, audio and video are not built yet"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tamis.backends.local import LocalExecutor
-from tamis.errors import DataError, ResourceError, StageError, WorkerDiedError
+from tamis.errors import DataError, PlanError, ResourceError, StageError
 from tamis.pipeline import Pipeline
 from tamis.runs.ledger import Ledger
 from tamis.runs.result import RunResult
@@ -26,6 +27,7 @@ from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.resources import Resources
 from tamis.stages.shuffle import ShuffleStage
 from tamis.tasks import DocumentBatch, EmptyTask, Task
+from tamis.tasks.storage import read_task
 
 Stage = ProcessingStage[Any, Any]
 
@@ -363,15 +365,38 @@ def test_a_killed_worker_is_replaced_and_its_task_done_by_another(tmp_path: Path
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_a_task_that_kills_every_worker_ends_the_run_with_the_cause(tmp_path: Path) -> None:
+def test_a_task_that_kills_every_worker_is_set_aside_with_its_cause(tmp_path: Path) -> None:
     @processing_stage(name="deadly")
     def deadly(task: DocumentBatch) -> DocumentBatch:
         if task.data["n"][0].as_py() == 20:
             os.kill(os.getpid(), signal.SIGKILL)
         return task
 
-    with pytest.raises(WorkerDiedError, match=r"stage 'deadly', task 000000-0002, tried 3 times: .*signal 9"):
-        run(tmp_path, [Make(4), deadly], ("processes", 2))
+    result = run(tmp_path, [Make(4), deadly], ("processes", 2))
+    assert sorted(r["n"] for r in rows(result)) == [n for n in range(40) if not 20 <= n < 30]
+    stats = result.stage("deadly")
+    assert (stats.rows_in, stats.rows_out, stats.quarantined) == (40, 30, 10)
+    (entry,) = result.summary.quarantine
+    assert entry["place"] == "000000-0002"
+    assert re.match(r"set aside after 3 tries: .*signal 9", entry["problem"])
+    saved = read_task(os.path.join(result.run_dir, "quarantine", entry["data"]))
+    assert saved.data["n"].to_pylist() == list(range(20, 30))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_task_that_hangs_is_ended_and_set_aside(tmp_path: Path) -> None:
+    @processing_stage(name="slow")
+    def slow(task: DocumentBatch) -> DocumentBatch:
+        while task.data["n"][0].as_py() == 20:
+            time.sleep(0.1)
+        return task
+
+    result = run(tmp_path, [Make(4), slow.with_(timeout_s=0.5)], ("auto", 2))
+    assert sorted(r["n"] for r in rows(result)) == [n for n in range(40) if not 20 <= n < 30]
+    (entry,) = result.summary.quarantine
+    assert "longer than the 0.5 s of timeout_s" in entry["problem"]
+    with pytest.raises(PlanError, match="a thread cannot be ended"):
+        run(tmp_path, [Make(4), slow.with_(timeout_s=0.5)], ("threads", 2))
 
 
 def test_a_stage_that_cannot_be_sent_says_so(tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tamis.backends.payload import Envelope
 from tamis.runs.stats import Snapshot
 from tamis.stages.emit import Publish
 
-__all__ = ["Journal", "Limits", "Stop", "Watcher"]
+if TYPE_CHECKING:
+    from tamis.backends.coordinator import Coordinator
+    from tamis.backends.crew import Worker
+
+__all__ = ["Journal", "Limits", "Manager", "Stop", "Watcher"]
 
 
 class Journal(Protocol):
@@ -44,6 +48,16 @@ class Watcher(Protocol):
         """Something to tell the user."""
 
 
+class Manager(Protocol):
+    """Somebody who decides how many workers there are."""
+
+    def tend(self, coordinator: Coordinator) -> None:
+        """Look at how the groups get on; hire workers and let others go. Called at every turn of the loop."""
+
+    def ready(self, worker: Worker, seconds: float) -> None:
+        """A worker is ready, after this many seconds."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a run may use.
@@ -53,9 +67,11 @@ class Limits:
         budget_bytes: Memory for tasks between stages.
         retries: How often a task is tried again after its stage raised.
         death_retries: How often a task is tried again after its worker died.
+        least_cpus: Cores that a worker takes at least while it works.
     """
 
     cpus: float
     budget_bytes: int
     retries: int = 1
     death_retries: int = 2
+    least_cpus: float = 1.0

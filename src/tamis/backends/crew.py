@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tamis.backends.substrates.base import Substrate
@@ -11,30 +11,51 @@ from tamis.backends.substrates.base import Substrate
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers of one kind: which groups they run, how many there are, and the GPUs of each, if any."""
+    """Workers of one kind.
+
+    Args:
+        groups: The groups they run.
+        size: How many there are from the start.
+        gpu_ids: The GPUs of each, if any.
+        reserved_cpus: Cores that each of them holds as long as it is there. Without it a worker takes cores only
+            while it works, as many as its group asks for.
+    """
 
     groups: frozenset[int]
     size: int
     gpu_ids: tuple[tuple[int, ...], ...] = ()
+    reserved_cpus: float | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Worker:
     """One worker.
 
     Args:
         index: Its number.
-        pool: The number of its pool; -1 when it is dead.
+        pool: The number of its pool.
+        node: The machine it is on.
         gpu_ids: Its GPUs.
+        ready: Whether it can be given work.
+        draining: Whether it is to end when it has done what it holds.
         tickets: The assignments it holds, oldest first.
-        cpus: The cores it keeps busy while it holds any.
+        cpus: The cores it takes now.
+        since: When it began what it is working on.
+        warm: Whether it has set up its stages, as far as that is known.
+        noted: The loads under which it is listed among the free ones.
     """
 
     index: int
     pool: int
+    node: str = ""
     gpu_ids: tuple[int, ...] = ()
+    ready: bool = False
+    draining: bool = False
     tickets: list[int] = field(default_factory=list)
     cpus: float = 0.0
+    since: float = 0.0
+    warm: bool = False
+    noted: set[int] = field(default_factory=set)
 
 
 class Crew:
@@ -43,77 +64,188 @@ class Crew:
     Args:
         substrate: Where they run.
         pools: The kinds of workers.
-        cpus: Cores that may be busy at the same time.
+        cpus: Cores of each machine; the one in the books of a single machine is called ``""``.
+        elastic: Whether workers come and go, so that none is started beforehand and one that died is not replaced.
     """
 
-    def __init__(self, substrate: Substrate, pools: Sequence[Pool], cpus: float) -> None:
-        self._substrate, self._pools, self._cpus = substrate, pools, cpus
-        self._workers: list[Worker] = []
-        self._by_load: list[list[tuple[int, int]]] = [[] for _ in pools]  # heaps of (load, worker); some are stale
+    def __init__(
+        self, substrate: Substrate, pools: Sequence[Pool], cpus: dict[str, float], *, elastic: bool = False
+    ) -> None:
+        self._substrate, self._pools, self._elastic = substrate, pools, elastic
+        self.cpus = dict(cpus)
+        self.workers: dict[int, Worker] = {}
+        self._count = 0
+        self._by_load: dict[tuple[int, str], list[tuple[int, int]]] = {}  # heaps of (load, worker); some are stale
         self._pool_of = {group: number for number, pool in enumerate(pools) for group in pool.groups}
-        self._busy_cpus = 0.0
+        self._members: list[dict[str, set[int]]] = [{} for _ in pools]  # workers of a pool that may get work, by node
+        self._reserved: dict[str, float] = {}
+        self._working: dict[str, float] = {}
+        self._turn = 0
 
     def __len__(self) -> int:
-        return len(self._workers)
+        return len(self.workers)
 
     def start(self) -> None:
-        """Start all workers."""
+        """Start the workers that are there from the beginning."""
         for number, pool in enumerate(self._pools):
-            for nth in range(pool.size):
-                self._start_one(number, pool.gpu_ids[nth] if pool.gpu_ids else ())
+            for nth in range(0 if self._elastic else pool.size):
+                self.ready(self.hire(number, gpu_ids=pool.gpu_ids[nth] if pool.gpu_ids else ()))
+
+    def hire(self, pool: int, node: str = "", gpu_ids: tuple[int, ...] = ()) -> Worker:
+        """Start a worker. It gets nothing to do before it is :meth:`ready`."""
+        worker = Worker(self._count, pool, node, gpu_ids)
+        self._count += 1
+        self.workers[worker.index] = worker
+        reserved = self._pools[pool].reserved_cpus
+        if reserved is not None:
+            worker.cpus = reserved
+            self._reserved[node] = self._reserved.get(node, 0.0) + reserved
+        self._substrate.start_worker(worker.index, self._pools[pool].groups, gpu_ids, node)
+        return worker
+
+    def ready(self, worker: Worker) -> None:
+        """A worker can be given work."""
+        worker.ready = True
+        if not worker.draining:
+            self._members[worker.pool].setdefault(worker.node, set()).add(worker.index)
+            self._note(worker)
+
+    def drain(self, worker: Worker) -> None:
+        """Let a worker finish what it holds, then stop it. It is in the books until the substrate says it is gone."""
+        if not worker.draining:
+            worker.draining = True
+            self._leave_members(worker)
+            if not worker.tickets:
+                self._substrate.stop_worker(worker.index)
 
     def size_for(self, group: int) -> int:
-        """How many workers there are for a group."""
-        return self._pools[self._pool_of[group]].size
+        """How many workers may be given work of a group."""
+        return sum(len(on_node) for on_node in self._members[self._pool_of[group]].values())
 
-    def free(self, group: int, cpus: float, depth: int) -> Worker | None:
-        """The least busy worker for a group that holds fewer than ``depth`` assignments, if there is one."""
-        heap = self._by_load[self._pool_of[group]]
-        while heap:
-            load, index = heap[0]
-            worker = self._workers[index]
-            if len(worker.tickets) != load or worker.pool < 0:
-                heapq.heappop(heap)
-                continue
-            if load == 0:
-                fits = self._busy_cpus + cpus <= self._cpus + 1e-9 or not self._busy_cpus
-                return worker if fits else None
-            return worker if load < depth else None
-        return None
+    def pool_for(self, group: int) -> int:
+        """The number of the pool that runs a group."""
+        return self._pool_of[group]
 
-    def give(self, worker: Worker, ticket: int, cpus: float) -> None:
+    def groups_of(self, worker: Worker) -> frozenset[int]:
+        """The groups a worker runs."""
+        return self._pools[worker.pool].groups
+
+    def of_pool(self, pool: int) -> Iterator[Worker]:
+        """All workers of a pool, also those that are starting or draining."""
+        return (w for w in self.workers.values() if w.pool == pool)
+
+    def has_worker_on(self, group: int, node: str) -> bool:
+        """Whether a worker for the group is on this machine."""
+        return bool(self._members[self._pool_of[group]].get(node))
+
+    def room(self, node: str) -> float:
+        """Cores of a machine that nobody has taken."""
+        return self.cpus.get(node, 0.0) - self._reserved.get(node, 0.0) - self._working.get(node, 0.0)
+
+    def unreserved(self, node: str) -> float:
+        """Cores of a machine that workers without a reservation share."""
+        return self.cpus.get(node, 0.0) - self._reserved.get(node, 0.0)
+
+    def free(self, group: int, cpus: float, depth: int, home: str = "") -> Worker | None:
+        """The least busy worker for a group that holds fewer than ``depth`` assignments, if there is one.
+
+        Args:
+            group: What it is to work on.
+            cpus: Cores that takes.
+            depth: How many assignments a worker may hold.
+            home: Look on this machine only.
+        """
+        pool = self._pool_of[group]
+        if home:
+            return self._free_on(pool, home, cpus, depth)
+        best: Worker | None = None
+        for node in self._in_turn(pool):
+            found = self._free_on(pool, node, cpus, depth)
+            if found is not None and not found.tickets:
+                return found
+            if found is not None and (best is None or len(found.tickets) < len(best.tickets)):
+                best = found
+        return best
+
+    def give(self, worker: Worker, ticket: int, cpus: float, now: float) -> None:
         """A worker gets an assignment."""
         if not worker.tickets:
-            worker.cpus = cpus
-            self._busy_cpus += cpus
+            worker.since = now
+            if self._pools[worker.pool].reserved_cpus is None:
+                worker.cpus = cpus
+                self._working[worker.node] = self._working.get(worker.node, 0.0) + cpus
         worker.tickets.append(ticket)
         self._note(worker)
 
-    def take(self, worker: Worker, ticket: int) -> None:
+    def take(self, worker: Worker, ticket: int, now: float) -> None:
         """A worker is done with an assignment."""
         worker.tickets.remove(ticket)
+        worker.since = now
         if not worker.tickets:
-            self._busy_cpus -= worker.cpus
+            self._release(worker)
+            if worker.draining:
+                self._substrate.stop_worker(worker.index)
         self._note(worker)
 
     def lose(self, index: int) -> list[int]:
-        """A worker is dead: start another in its place; return the assignments it held."""
-        worker = self._workers[index]
-        pool, worker.pool = worker.pool, -1
-        if pool < 0:
+        """A worker is gone; return the assignments it held. One that was there from the start is replaced."""
+        worker = self.workers.pop(index, None)
+        if worker is None:
             return []
         held, worker.tickets = worker.tickets, []
         if held:
-            self._busy_cpus -= worker.cpus
-        self._start_one(pool, worker.gpu_ids)
+            self._release(worker)
+        if self._pools[worker.pool].reserved_cpus is not None:
+            self._reserved[worker.node] -= worker.cpus
+        self._leave_members(worker)
+        if not self._elastic:
+            self.ready(self.hire(worker.pool, worker.node, worker.gpu_ids))
         return held
 
-    def _start_one(self, pool: int, gpu_ids: tuple[int, ...]) -> None:
-        worker = Worker(len(self._workers), pool, gpu_ids)
-        self._workers.append(worker)
-        self._substrate.start_worker(worker.index, self._pools[pool].groups, gpu_ids)
-        self._note(worker)
+    def _release(self, worker: Worker) -> None:
+        if self._pools[worker.pool].reserved_cpus is None:
+            self._working[worker.node] -= worker.cpus
+            worker.cpus = 0.0
+
+    def _leave_members(self, worker: Worker) -> None:
+        on_node = self._members[worker.pool].get(worker.node, set())
+        on_node.discard(worker.index)
+        if not on_node:
+            self._members[worker.pool].pop(worker.node, None)
+
+    def _in_turn(self, pool: int) -> list[str]:
+        """The machines that have workers of a pool, beginning with another one each time."""
+        nodes = list(self._members[pool])
+        self._turn += 1
+        cut = self._turn % len(nodes) if nodes else 0
+        return nodes[cut:] + nodes[:cut]
+
+    def _free_on(self, pool: int, node: str, cpus: float, depth: int) -> Worker | None:
+        heap = self._by_load.get((pool, node), [])
+        while heap:
+            load, index = heap[0]
+            worker = self.workers.get(index)
+            if worker is None or len(worker.tickets) != load or worker.draining:
+                heapq.heappop(heap)
+                if worker is not None:
+                    worker.noted.discard(load)
+                continue
+            if load == 0:
+                return worker if self._fits(worker, cpus) else None
+            return worker if load < depth else None
+        return None
+
+    def _fits(self, worker: Worker, cpus: float) -> bool:
+        """Whether an idle worker may begin: its cores are reserved, free, or nobody else without reservation works.
+
+        The last lets a machine get on whose cores are all reserved: stages share where there are few.
+        """
+        if self._pools[worker.pool].reserved_cpus is not None:
+            return True
+        return cpus <= self.room(worker.node) + 1e-9 or self._working.get(worker.node, 0.0) <= 1e-9
 
     def _note(self, worker: Worker) -> None:
-        if worker.pool >= 0:
-            heapq.heappush(self._by_load[worker.pool], (len(worker.tickets), worker.index))
+        load = len(worker.tickets)
+        if worker.ready and not worker.draining and load not in worker.noted:
+            worker.noted.add(load)
+            heapq.heappush(self._by_load.setdefault((worker.pool, worker.node), []), (load, worker.index))

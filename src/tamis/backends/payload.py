@@ -1,4 +1,4 @@
-"""How tasks travel between workers: by reference inside a process, as Arrow files between processes."""
+"""How tasks travel between workers: by reference inside a process, as Arrow files or objects of a store beyond it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Envelope:
         payload: The task itself, or where it is.
         attempt: How often its stage raised before.
         deaths: How often its worker died before.
+        home: The machine that holds the payload, where that matters.
+        maker: What it was made of, where the payload can get lost.
     """
 
     vertex: int
@@ -36,6 +38,16 @@ class Envelope:
     payload: Any
     attempt: int = 0
     deaths: int = 0
+    home: str = ""
+    maker: Maker | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Maker:
+    """The assignment that made a task: enough to make it again."""
+
+    group: int
+    batch: list[Envelope]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,24 @@ class TaskFile:
     """A task in a file."""
 
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPart:
+    """A task in an object of a cluster's store, which may hold several."""
+
+    ref: Any
+    index: int
+
+
+class _Gone:
+    """A payload that was freed, or that got lost."""
+
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE = _Gone()
 
 
 def enclose(task: Task[Any], vertex: int) -> Envelope:
@@ -71,8 +101,13 @@ def unpack(payload: Any) -> Task[Any]:
     return task
 
 
-def discard(payload: Any) -> None:
-    """Free what the payload holds outside of memory. A reader that has it mapped may go on reading."""
+def discard(payload: Any) -> Any:
+    """Free what the payload holds outside of memory; return what is left of it.
+
+    A reader that has a file mapped may go on reading.
+    """
     if isinstance(payload, TaskFile):
         with contextlib.suppress(OSError):  # Windows does not remove a mapped file; the folder goes with the run
             os.unlink(payload.path)
+        return GONE
+    return GONE if isinstance(payload, ObjectPart) else payload

@@ -17,30 +17,45 @@ def source_key(order: tuple[int, ...]) -> Key:
 
 
 class ReadyQueue:
-    """Batches ready to be worked on, first in the input first."""
+    """Batches ready to be worked on, first in the input first; those that lie on different machines apart."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[tuple[int, ...], int, list[Envelope]]] = []
+        self._heaps: dict[str, list[tuple[tuple[int, ...], int, list[Envelope]]]] = {}
         self._count = 0
+        self._length = 0
         self.tasks = 0
         """How many tasks the batches have together."""
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return self._length
 
     def push(self, batch: list[Envelope]) -> None:
-        """Add a batch."""
+        """Add a batch. It lies where the largest of its tasks does."""
         self._count += 1
+        self._length += 1
         self.tasks += len(batch)
-        heapq.heappush(self._heap, (batch[0].order, self._count, batch))
+        home = batch[0].home if len(batch) == 1 else max(batch, key=lambda e: e.nbytes).home
+        heapq.heappush(self._heaps.setdefault(home, []), (batch[0].order, self._count, batch))
 
-    def peek(self) -> list[Envelope]:
-        """The next batch, left where it is."""
-        return self._heap[0][2]
+    def homes(self) -> list[str]:
+        """The machines on which batches lie, by the place of the first batch of each."""
+        if len(self._heaps) == 1:
+            return list(self._heaps)
+        return sorted(self._heaps, key=lambda home: self._heaps[home][0][:2])
 
-    def pop(self) -> list[Envelope]:
-        """Take the next batch."""
-        batch = heapq.heappop(self._heap)[2]
+    def peek(self, home: str) -> list[Envelope]:
+        """The next batch on a machine, left where it is."""
+        return self._heaps[home][0][2]
+
+    def pop(self, home: str | None = None) -> list[Envelope]:
+        """Take the next batch, of a machine or of all."""
+        if home is None:
+            home = self.homes()[0]
+        heap = self._heaps[home]
+        batch = heapq.heappop(heap)[2]
+        if not heap:
+            del self._heaps[home]
+        self._length -= 1
         self.tasks -= len(batch)
         return batch
 

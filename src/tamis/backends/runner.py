@@ -170,7 +170,9 @@ class GroupRunner:
         began = time.perf_counter()
         self._outcome, self._bad, self._carried, self._drop_log = Outcome(), {}, 0, DropLog()
         try:
-            self._set_up()
+            if not self._ready:
+                self._set_up()
+                began = time.perf_counter()  # what is done once per worker says nothing of the next task
             self._feed(self._spec.entry, [_own_task(t) for t in tasks])
             self._write_quarantine(tasks[0].task_id)
             self._write_drops(tasks[0].task_id)
@@ -183,6 +185,14 @@ class GroupRunner:
             self._outcome = failed
         self._outcome.seconds = time.perf_counter() - began
         return self._outcome
+
+    def set_up(self) -> Failure | None:
+        """Set the stages up before the first task; returns what went wrong."""
+        try:
+            self._set_up()
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
+            return self._failure(error)
+        return None
 
     def close(self) -> None:
         """Tear the stages down."""
@@ -354,7 +364,7 @@ class GroupRunner:
     def _write_quarantine(self, task_id: str) -> None:
         for vertex, rows in self._bad.items():
             name = self._spec.names[vertex]
-            final = os.path.join(self._quarantine, f"{_file_name(name)}-{task_id}.jsonl")
+            final = quarantine_file(self._quarantine, name, task_id)
             with temporary_beside(final) as temporary, open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
                 for row in rows:
                     file.write(json.dumps({"stage": name, "task": task_id, **row}, ensure_ascii=False) + "\n")
@@ -428,8 +438,19 @@ def _shown(raw: bytes) -> str:
     return raw[:1000].decode("utf-8", "backslashreplace")
 
 
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+def quarantine_file(directory: str, stage: str, task_id: str) -> str:
+    """The quarantine's file for what a stage could not do of a task."""
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stage)
+    return os.path.join(directory, f"{name}-{task_id}.jsonl")
 
 
-__all__ = ["Failure", "GroupRunner", "GroupSpec", "Outcome", "Places", "cannot_travel", "set_up_on_node"]
+__all__ = [
+    "Failure",
+    "GroupRunner",
+    "GroupSpec",
+    "Outcome",
+    "Places",
+    "cannot_travel",
+    "quarantine_file",
+    "set_up_on_node",
+]

@@ -117,7 +117,16 @@ def _add_recipe(command: argparse.ArgumentParser) -> None:
         default=[],
         help="replace a value of the recipe: the stage by name, class or number from 1; may be given several times",
     )
-    command.add_argument("--executor", metavar="NAME", help="who runs it: local, or package.module:Class")
+    _add_executor(command)
+
+
+def _add_executor(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--executor",
+        metavar="NAME",
+        help="who runs it: local, streaming (a Ray cluster), ray-actor-pool, ray-data, xenna, or package.module:Class",
+    )
+    command.add_argument("--address", metavar="HOST:PORT", help="the Ray cluster; RAY_ADDRESS by default")
     _add_workers(command)
 
 
@@ -146,7 +155,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 
 def _add_quickstart(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", metavar="DIR", default="tamis-quickstart", help="where to write (%(default)s)")
-    _add_workers(command)
+    _add_executor(command)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
 
 

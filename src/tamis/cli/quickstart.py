@@ -20,10 +20,12 @@ _RESULTS = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Curate the sample that comes with tamis, and show what was kept."""
+    from tamis.pipeline.recipe import RunSettings
     from tamis.quickstart import run_quickstart
     from tamis.runs.report import summary_table
 
-    result = run_quickstart(output=arguments.output, workers=arguments.workers, quiet=arguments.quiet)
+    settings = RunSettings(arguments.executor or "local", arguments.address, workers=arguments.workers)
+    result = run_quickstart(arguments.output, settings.make_executor(), quiet=arguments.quiet)
     if not arguments.quiet:
         write(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
         for what, name in _RESULTS.items():

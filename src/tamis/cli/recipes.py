@@ -27,6 +27,7 @@ def recipe_from(arguments: argparse.Namespace) -> Recipe:
     recipe = recipe.with_settings(arguments.settings)
     given = {
         "executor": arguments.executor,
+        "address": arguments.address,
         "workers": arguments.workers,
         "run_dir": getattr(arguments, "run_dir", None),
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,

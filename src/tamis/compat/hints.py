@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 _EXECUTORS: Final = (
-    "XennaExecutor, RayDataExecutor, RayActorPoolExecutor and RayClient come with tamis[ray], which is not released "
-    "yet. Leave the executor out, pipeline.run(), or give tamis.backends.local.LocalExecutor(): the same stages run "
-    "on this machine, no cluster has to be started or stopped"
+    "XennaExecutor, RayDataExecutor and RayActorPoolExecutor come with tamis[ray], which is not released yet. Leave "
+    "the executor out, pipeline.run(), or give tamis.backends.local.LocalExecutor(): the same stages run on this "
+    "machine, no cluster has to be started or stopped"
 )
 _EXACT: Final = (
     "In place of ExactDeduplicationWorkflow put the stage tamis.stages.deduplication.exact.ExactDeduplication into "
@@ -63,8 +63,6 @@ NAMES: Final[dict[str, str]] = {
     "XennaExecutor": _EXECUTORS,
     "RayDataExecutor": _EXECUTORS,
     "RayActorPoolExecutor": _EXECUTORS,
-    "RayClient": _EXECUTORS,
-    "SlurmRayClient": _EXECUTORS,
     "BaseExecutor": "What an executor has to do is in tamis.backends.base.Executor",
     "ExactDeduplicationWorkflow": _EXACT,
     "FuzzyDeduplicationWorkflow": _OTHER_DEDUPLICATION,
@@ -101,7 +99,6 @@ MODULES: Final[dict[str, str]] = {
     "backends.ray_actor_pool": _EXECUTORS,
     "backends.ray_data": _EXECUTORS,
     "backends.xenna": _EXECUTORS,
-    "core": _EXECUTORS,
     "core.serve": _SYNTHETIC,
     "datasets": _DASK,
     "eval": _SYNTHETIC,
@@ -144,8 +141,8 @@ MODULES: Final[dict[str, str]] = {
 def hint_for(module: str) -> str:
     """The hint for a module, or a name in a module, given without the package's name; empty when there is none.
 
-    >>> hint_for("core.client.RayClient").partition(",")[0]
-    'XennaExecutor'
+    >>> hint_for("core.serve.InferenceServer").partition(" not")[0]
+    'Stages that call a language model are'
     >>> hint_for("stages.video.io.video_reader") == hint_for("stages.video")
     True
     """

@@ -118,7 +118,7 @@ class Pipeline:
         """Run the pipeline.
 
         Args:
-            executor: Who runs it; this machine by default.
+            executor: Who runs it; the Ray cluster this process has (``RAY_ADDRESS``), else this machine.
             initial_tasks: Tasks for the first stage, when that does not make its own.
             run_dir: Directory for what the run remembers; a new one below ``.tamis/runs`` by default.
             progress: What is shown meanwhile: ``"auto"`` is a live table on a terminal, else a line now and then.
@@ -147,7 +147,7 @@ def _fresh(task: Task[Any]) -> Task[Any]:
 
 
 def default_executor() -> Executor:
-    """The executor of a run that names none."""
-    from tamis.backends.local import LocalExecutor
+    """The executor of a run that names none: a cluster's where this process has one, else this machine's."""
+    from tamis.pipeline.recipe import RunSettings
 
-    return LocalExecutor()
+    return RunSettings().make_executor()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +36,21 @@ if TYPE_CHECKING:
 
 __all__ = ["EXECUTORS", "Recipe", "RunSettings", "dump_recipe", "load_recipe"]
 
-EXECUTORS: Final = {"local": "tamis.backends.local:LocalExecutor"}
+EXECUTORS: Final = {
+    "local": "tamis.backends.local:LocalExecutor",
+    "streaming": "tamis.backends.streaming:StreamingExecutor",
+    "ray-actor-pool": "tamis.backends.ray_actor_pool:RayActorPoolExecutor",
+    "ray-data": "tamis.backends.ray_data:RayDataExecutor",
+    "xenna": "tamis.backends.xenna:XennaExecutor",
+}
 """The executors that have a short name. Any other is written ``package.module:Class``."""
+
+
+def default_executor_name() -> str:
+    """The executor of a run that names none: a cluster's where this process has one, else this machine's."""
+    ray = sys.modules.get("ray")
+    return "streaming" if os.environ.get("RAY_ADDRESS") or (ray and ray.is_initialized()) else "local"
+
 
 _TOP: Final[dict[str, Any]] = {"name": str, "description": str | None, "stages": list, "run": dict}
 
@@ -46,7 +60,10 @@ class RunSettings:
     """How to run a recipe: its ``run:`` section. What is not given is left to the executor.
 
     Args:
-        executor: ``local``, or ``package.module:Class``.
+        executor: ``local``, ``streaming``, ``ray-actor-pool``, ``ray-data``, ``xenna``, or ``package.module:Class``.
+            Without one: ``streaming`` where ``RAY_ADDRESS`` names a cluster, else ``local``.
+        address: The address of a Ray cluster.
+        ignore_head_node: Whether to keep the head node of a cluster free of work.
         workers: Workers to use; 0 runs everything in this process.
         substrate: What local workers are.
         execution_mode: All stages at once on different batches, or one stage after the other.
@@ -56,7 +73,9 @@ class RunSettings:
         drop_ledger: Whether to note in the run directory which rows were left out, and why.
     """
 
-    executor: str = "local"
+    executor: str | None = None
+    address: str | None = None
+    ignore_head_node: bool | None = None
     workers: int | None = None
     substrate: Literal["auto", "inline", "threads", "processes"] | None = None
     execution_mode: Literal["streaming", "batch"] | None = None
@@ -66,7 +85,7 @@ class RunSettings:
     drop_ledger: bool = True
 
     def __post_init__(self) -> None:
-        if self.executor not in EXECUTORS and ":" not in self.executor:
+        if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:
             raise RecipeError(
                 f"unknown executor {self.executor!r}.{did_you_mean(self.executor, EXECUTORS)} "
                 f"There is {', '.join(EXECUTORS)}; one of your own is written package.module:Class"
@@ -79,21 +98,24 @@ class RunSettings:
 
     def make_executor(self) -> Executor:
         """The executor these settings describe."""
+        name = self.executor or default_executor_name()
         settings = {
+            "address": self.address,
+            "ignore_head_node": self.ignore_head_node,
             "workers": self.workers,
             "substrate": self.substrate,
             "execution_mode": self.execution_mode,
             "memory_budget": self.memory_budget,
             "retries": self.retries,
         }
-        cls: Any = find(EXECUTORS.get(self.executor, self.executor))
+        cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and hasattr(cls, "execute")):
-            raise RecipeError(f"{self.executor} is no executor: that is a class like tamis.backends.base.Executor")
+            raise RecipeError(f"{name} is no executor: that is a class like tamis.backends.base.Executor")
         try:
             executor: Executor = cls(**{name: value for name, value in settings.items() if value is not None})
             return executor
         except (TypeError, ValueError) as e:
-            raise RecipeError(f"run: {self.executor}: {e}") from e
+            raise RecipeError(f"run: {name}: {e}") from e
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ SETTINGS: Final[dict[str, Any]] = {
     "resources": Resources,
     "batch_size": int,
     "num_workers": int,
+    "num_workers_per_node": float,
+    "timeout_s": float,
     "runtime_env": dict[str, Any],
     "ray_stage_spec": dict[str, Any],
     "xenna_stage_spec": dict[str, Any],

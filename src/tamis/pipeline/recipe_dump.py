@@ -137,7 +137,7 @@ def _dump_settings(
     else:
         fresh, parameters = make_anew(), {p.name for p in parameters_of(type(stage))}
         for key in SETTINGS:
-            attribute = f"_{key}" if key in ("num_workers", "ray_stage_spec", "xenna_stage_spec") else key
+            attribute = f"_{key}" if hasattr(ProcessingStage, f"_{key}") else key
             is_parameter = key in parameters and not isinstance(stage, FunctionStage)
             if not is_parameter and getattr(stage, attribute) != getattr(fresh, attribute):
                 settings[key] = getattr(stage, attribute)

@@ -18,6 +18,51 @@ from tamis.tasks.base import digest
 
 
 @dataclass(frozen=True)
+class Sizing:
+    """How many workers a stage may have; without any limit it is the executor's to decide.
+
+    Args:
+        least, most: Limits on their number; equal ones fix it.
+        per_node: A number for each machine instead.
+
+    >>> str(Sizing(2, 2)), str(Sizing(most=8)), str(Sizing(per_node=2)), str(Sizing())
+    ('2 workers', 'up to 8 workers', '2 workers a machine', '')
+    """
+
+    least: int | None = None
+    most: int | None = None
+    per_node: float | None = None
+
+    @classmethod
+    def of(cls, stage: Stage) -> Sizing:
+        """What a stage says, by :meth:`num_workers`, :meth:`num_workers_per_node` or its settings for Ray."""
+        spec = stage.ray_stage_spec()
+        limits = {"num_workers": stage.num_workers(), "num_workers_per_node": stage.num_workers_per_node()}
+        limits["min_workers/max_workers"] = spec.get("min_workers") or spec.get("max_workers")
+        given = [name for name, value in limits.items() if value is not None]
+        if len(given) > 1:
+            raise PlanError(f"stage {stage.name!r} says {' and '.join(given)}: give one of them")
+        if stage.num_workers() is not None:
+            return cls(stage.num_workers(), stage.num_workers())
+        least, most = spec.get("min_workers"), spec.get("max_workers")
+        if least is not None and most is not None and least > most:
+            raise PlanError(f"stage {stage.name!r}: min_workers={least} is more than max_workers={most}")
+        return cls(least, most, stage.num_workers_per_node())
+
+    def __bool__(self) -> bool:
+        return self != Sizing()
+
+    def __str__(self) -> str:
+        if self.per_node is not None:
+            return f"{self.per_node:g} workers a machine"
+        if self.least == self.most:
+            return "" if self.most is None else _count(self.most, "worker")
+        words = [f"at least {self.least}"] if self.least is not None else []
+        words += [f"up to {self.most}"] if self.most is not None else []
+        return f"{' and '.join(words)} workers"
+
+
+@dataclass(frozen=True)
 class Group:
     """Stages that run together in one worker, on one task after the other.
 
@@ -30,7 +75,9 @@ class Group:
         inputs: The groups it is fed by.
         resources: What one worker needs.
         releases_gil: Whether all of its stages do.
-        num_workers: A fixed number of workers, if one was asked for.
+        workers: How many workers there may be.
+        runtime_env: What their processes need beside the stages.
+        timeout_s: How long one task, or batch of them, may take.
         batch_size: How many tasks the entry stage is given at once.
         batch_bytes: Or how many bytes of them, by weight.
         ordered: Whether batches must be made of consecutive tasks, in the order of the input.
@@ -44,7 +91,9 @@ class Group:
     inputs: tuple[int, ...]
     resources: Resources
     releases_gil: bool
-    num_workers: int | None = None
+    workers: Sizing = Sizing()
+    runtime_env: dict[str, Any] | None = None
+    timeout_s: float | None = None
     batch_size: int = 1
     batch_bytes: int | None = None
     ordered: bool = False
@@ -91,8 +140,10 @@ class Plan:
         if need.gpu_memory_gb:
             words.append(f"{need.gpu_memory_gb:g} GB of gpu memory")
         words.append("threads" if group.releases_gil and not need.requires_gpu else "processes")
-        if group.num_workers:
-            words.append(_count(group.num_workers, "worker"))
+        if str(group.workers):
+            words.append(str(group.workers))
+        if group.timeout_s is not None:
+            words.append(f"at most {group.timeout_s:g} s a task")
         if group.batch_size > 1:
             words.append(f"{group.batch_size} tasks at once")
         return ", ".join(words)
@@ -165,8 +216,9 @@ def _joins(before: Vertex, after: Vertex, fuse: bool) -> bool:
         fuse
         and not _fans_out(a)
         and _cpus(a) == _cpus(b)
-        and a.num_workers() == b.num_workers()
+        and Sizing.of(a) == Sizing.of(b)
         and a.runtime_env == b.runtime_env
+        and a.timeout_s is b.timeout_s is None
     )
 
 
@@ -207,7 +259,6 @@ def _group(index: int, inside: list[Vertex], group_of: list[int]) -> Group:
     stages = [v.stage for v in inside]
     targets = {group_of[t] for v in inside for t in v.edges.values() if t != END} - {index}
     inputs = {group_of[i] for v in inside for i in v.inputs} - {index}
-    fixed = [n for n in (s.num_workers() for s in stages) if n is not None]
     batch_bytes = getattr(entry.stage, "batch_bytes", None)
     batched = _batches(entry.stage)
     return Group(
@@ -219,7 +270,9 @@ def _group(index: int, inside: list[Vertex], group_of: list[int]) -> Group:
         inputs=tuple(sorted(inputs)),
         resources=max((s.resources for s in stages), key=lambda r: (r.requires_gpu, r.cpus)),
         releases_gil=all(s.releases_gil for s in stages),
-        num_workers=min(fixed) if fixed else None,
+        workers=Sizing.of(entry.stage),
+        runtime_env=entry.stage.runtime_env,
+        timeout_s=entry.stage.timeout_s,
         batch_size=entry.stage.batch_size if batch_bytes is None else 2**31,
         batch_bytes=batch_bytes,
         ordered=batched,

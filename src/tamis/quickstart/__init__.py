@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tamis.backends.base import Executor
 from tamis.errors import PlanError
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
@@ -77,12 +78,14 @@ def quickstart_pipeline(output: str) -> Pipeline:
     )
 
 
-def run_quickstart(output: str = "tamis-quickstart", workers: int | None = None, quiet: bool = False) -> RunResult:
+def run_quickstart(
+    output: str = "tamis-quickstart", executor: Executor | None = None, quiet: bool = False
+) -> RunResult:
     """Curate the sample data set.
 
     Args:
         output: Directory for the result and the report. What an earlier quickstart left there is replaced.
-        workers: How many tasks are worked on at the same time; all cores by default.
+        executor: Who runs it; this machine by default.
         quiet: Whether to show no progress.
     """
     from tamis.backends.local import LocalExecutor
@@ -98,7 +101,7 @@ def run_quickstart(output: str = "tamis-quickstart", workers: int | None = None,
     run_dir = os.path.join(output, "run")
     if os.path.exists(os.path.join(run_dir, "run.json")):
         shutil.rmtree(run_dir)
-    result = pipeline.run(LocalExecutor(workers), run_dir=run_dir, progress="off" if quiet else "auto")
+    result = pipeline.run(executor or LocalExecutor(), run_dir=run_dir, progress="off" if quiet else "auto")
     Path(output, "recipe.yaml").write_text(dump_recipe(pipeline), encoding="utf-8")
     shutil.copyfile(os.path.join(run_dir, "report.html"), os.path.join(output, "report.html"))
     return result

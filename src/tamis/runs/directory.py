@@ -107,7 +107,7 @@ class RunDirectory:
         rows: list[dict[str, Any]] = []
         names = sorted(os.listdir(self.quarantine)) if os.path.isdir(self.quarantine) else []
         for name in names:
-            if name.startswith("."):
+            if name.startswith(".") or not name.endswith(".jsonl"):
                 continue
             with Path(self.quarantine, name).open(encoding="utf-8") as file:
                 for line in file:

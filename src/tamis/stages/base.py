@@ -81,6 +81,8 @@ class ProcessingStage(Generic[X, Y]):
         resources: What one worker needs.
         batch_size: How many tasks :meth:`process_batch` is given at once.
         runtime_env: The Ray runtime environment of its workers.
+        timeout_s: How long it may work on one task, or batch of them: then its worker is ended and the task tried
+            again. A stage with a limit has a worker of its own.
         releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). Such stages run on
             threads locally, the others on processes.
         is_source_stage, is_sink_stage: What the names say.
@@ -93,6 +95,7 @@ class ProcessingStage(Generic[X, Y]):
     resources: Resources = Resources(cpus=1.0)
     batch_size: int = 1
     runtime_env: dict[str, Any] | None = None
+    timeout_s: float | None = None
     releases_gil: ClassVar[bool] = False
     is_source_stage: ClassVar[bool] = False
     is_sink_stage: ClassVar[bool] = False
@@ -100,6 +103,7 @@ class ProcessingStage(Generic[X, Y]):
     internal: ClassVar[bool] = False
 
     _num_workers: int | None = None
+    _num_workers_per_node: float | None = None
     _ray_stage_spec: dict[str, Any] | None = None
     _xenna_stage_spec: dict[str, Any] | None = None
 
@@ -157,6 +161,10 @@ class ProcessingStage(Generic[X, Y]):
         """A fixed number of workers, or ``None`` to leave it to the executor."""
         return self._num_workers
 
+    def num_workers_per_node(self) -> float | None:
+        """A fixed number of workers on each machine, or ``None`` to leave it to the executor."""
+        return self._num_workers_per_node
+
     def log_metric(self, name: str, value: float) -> None:
         """Count something of the stage's own while it works; the run's statistics have the sum over all tasks.
 
@@ -208,6 +216,8 @@ class ProcessingStage(Generic[X, Y]):
         batch_size: int | None = None,
         runtime_env: dict[str, Any] | None = None,
         num_workers: int | None = None,
+        num_workers_per_node: float | None = None,
+        timeout_s: float | None = None,
         ray_stage_spec: dict[str, Any] | None = None,
         xenna_stage_spec: dict[str, Any] | None = None,
     ) -> typing.Self:
@@ -221,6 +231,9 @@ class ProcessingStage(Generic[X, Y]):
             raise ValueError(f"batch_size={batch_size}: must be at least 1")
         if num_workers is not None and num_workers < 1:
             raise ValueError(f"num_workers={num_workers}: must be at least 1")
+        for given, number in (("num_workers_per_node", num_workers_per_node), ("timeout_s", timeout_s)):
+            if number is not None and number <= 0:
+                raise ValueError(f"{given}={number}: must be more than 0")
         changed = copy.copy(self)
         settings = {
             "name": name,
@@ -228,6 +241,8 @@ class ProcessingStage(Generic[X, Y]):
             "batch_size": batch_size,
             "runtime_env": runtime_env,
             "_num_workers": num_workers,
+            "_num_workers_per_node": num_workers_per_node,
+            "timeout_s": timeout_s,
             "_ray_stage_spec": ray_stage_spec and {**self.ray_stage_spec(), **ray_stage_spec},
             "_xenna_stage_spec": xenna_stage_spec and {**self.xenna_stage_spec(), **xenna_stage_spec},
         }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Literal
 
 from tamis.backends import machine
 from tamis.backends.base import Run
+from tamis.backends.carry_out import carry_out, places_of
 from tamis.backends.contracts import Limits
-from tamis.backends.coordinator import Coordinator
-from tamis.backends.crew import Pool
+from tamis.backends.crew import Crew, Pool
 from tamis.backends.runner import GroupSpec, Places, set_up_on_node
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate
@@ -19,9 +18,8 @@ from tamis.backends.substrates.processes import ProcessSubstrate, pickled_stages
 from tamis.backends.substrates.threads import ThreadSubstrate
 from tamis.errors import PlanError, ResourceError, did_you_mean
 from tamis.plan import Group, Plan
-from tamis.runs.progress import NoProgress
 from tamis.sizes import byte_size
-from tamis.stages.base import NodeInfo, SourceStage, WorkerMetadata
+from tamis.stages.base import NodeInfo, WorkerMetadata
 
 __all__ = ["LocalExecutor"]
 
@@ -83,41 +81,26 @@ class LocalExecutor:
         """Refuse a plan that cannot run here, before anything is touched."""
         in_processes = self._in_processes(plan)
         self._pools(plan, in_processes)
+        for group in plan.groups:
+            if group.timeout_s is not None and self.substrate == "threads":
+                raise PlanError(
+                    f"stage {plan.vertices[group.entry].name!r} has timeout_s={group.timeout_s:g}: a thread cannot be "
+                    "ended from outside. Use LocalExecutor(substrate='auto') or 'processes'"
+                )
         pickled_stages({g.index: GroupSpec.of(plan, g) for g in plan.groups if g.index in in_processes})
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
-        kept = run.directory
-        drops = kept.drops if run.keep_drops else ""
-        places = Places(kept.scratch, kept.quarantine, kept.outputs, drops)
+        places = places_of(run)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
         substrate = self._substrate(specs, places, in_processes)
         for spec in specs.values():
             set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
-        coordinator = Coordinator(
-            plan,
-            substrate,
-            self._pools(plan, in_processes),
-            run.journal,
-            Limits(max(1, self.workers), self.memory_budget, self.retries),
-            scratch=places.scratch,
-            initial=run.initial,
-            stop=run.stop,
-            watcher=run.observer,
-        )
-        run.stats = coordinator.stats
-        if not isinstance(run.observer, NoProgress):
-            _measure_input(plan, coordinator, places.scratch)
-        run.observer.start(coordinator.snapshot())
-        well = False
-        try:
-            done = coordinator.run()
-            well = True
-            return done
-        finally:
-            substrate.close(at_once=not well)
-            run.observer.finish(coordinator.snapshot("done" if well else "failed"))
+        cpus = max(1, self.workers)
+        crew = Crew(substrate, self._pools(plan, in_processes), {"": cpus})
+        limits = Limits(cpus, self.memory_budget, self.retries)
+        return carry_out(plan, run, substrate, crew, limits, places)
 
     def _budget(self, given: int | str | None) -> int:
         if given is None:
@@ -134,7 +117,11 @@ class LocalExecutor:
             return frozenset(g.index for g in work)
         if self.substrate != "auto":
             return frozenset()
-        return frozenset(g.index for g in work if g.resources.requires_gpu or (not g.releases_gil and self.workers > 1))
+        return frozenset(
+            g.index
+            for g in work
+            if g.resources.requires_gpu or g.timeout_s is not None or (not g.releases_gil and self.workers > 1)
+        )
 
     def _substrate(self, specs: dict[int, GroupSpec], places: Places, in_processes: frozenset[int]) -> Substrate:
         if self.substrate == "inline":
@@ -151,9 +138,10 @@ class LocalExecutor:
         size = 1 if self.substrate == "inline" else self.workers
         work = [g for g in plan.groups if not g.is_source]
         gpu = [g for g in work if g.resources.requires_gpu]
-        fixed = [g for g in work if g.num_workers is not None and not g.resources.requires_gpu]
+        own = [g for g in work if g.workers or g.timeout_s is not None]
+        fixed = [g for g in own if not g.resources.requires_gpu]
         pools = [self._gpu_pool(plan, g) for g in gpu]
-        pools += [Pool(frozenset({g.index}), min(size, g.num_workers or size)) for g in fixed]
+        pools += [Pool(frozenset({g.index}), min(size, g.workers.most or size)) for g in fixed]
         bound = {g.index for g in (*gpu, *fixed)}
         for chosen in (in_processes - bound, {g.index for g in work} - in_processes - bound):
             if chosen:
@@ -181,20 +169,5 @@ class LocalExecutor:
             raise ResourceError(
                 f"stage {names!r} asks for {group.resources.gpus:g} GPUs, this machine has {len(cards)}"
             )
-        wanted = min(group.num_workers or len(slots), max(1, self.workers) if self.substrate != "inline" else 1)
+        wanted = min(group.workers.most or len(slots), max(1, self.workers) if self.substrate != "inline" else 1)
         return Pool(frozenset({group.index}), min(wanted, len(slots)), tuple(slots))
-
-
-def _measure_input(plan: Plan, coordinator: Coordinator, scratch: str) -> None:
-    """Find out in the background how much input there is, so that the display can say how far it is."""
-    stage = plan.vertices[0].stage
-    if not isinstance(stage, SourceStage):
-        return
-
-    def measure() -> None:
-        try:
-            coordinator.total_weight = sum(task.weight for task in stage.splits(scratch))
-        except (OSError, PlanError, ValueError):
-            return  # the run itself will say what is wrong with the input
-
-    threading.Thread(target=measure, name="tamis-measure-input", daemon=True).start()

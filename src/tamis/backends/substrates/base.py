@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Outcome
+from tamis.backends.runner import Failure, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +23,74 @@ class WorkerDied:
 
     Args:
         worker: Which.
-        running: The assignment it was working on; the others it held were not begun.
+        running: The assignment it was working on; the others it held were not begun. Where several were sent to it
+            in one message it cannot be known which: then all of them.
         why: In words.
     """
 
     worker: int
-    running: int | None
+    running: tuple[int, ...]
     why: str
 
 
-Event = Done | WorkerDied
+@dataclass(frozen=True, slots=True)
+class WorkerReady:
+    """A worker has set up its stages and can be given work; it took this many seconds."""
+
+    worker: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetupFailed:
+    """A worker could not set up its stages, and is gone."""
+
+    worker: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped:
+    """A worker that was asked to stop has torn down its stages and is gone."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Data of an assignment is not there any more, so it was not begun.
+
+    Args:
+        ticket: The assignment.
+        payloads: What is lost of it.
+    """
+
+    ticket: int
+    payloads: tuple[Any, ...]
+
+
+Event = Done | WorkerDied | WorkerReady | SetupFailed | WorkerStopped | Lost
 
 
 class Substrate(Protocol):
-    """Somewhere to run workers."""
+    """Somewhere to run workers.
 
-    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+    Attributes:
+        latency_s: How long it takes until a worker that is done has its next assignment, roughly.
+        volatile: Whether data between stages can get lost, so that the coordinator must know what it was made of.
+    """
+
+    latency_s: ClassVar[float]
+    volatile: ClassVar[bool]
+
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
         """Start a worker that can run these groups. Returns at once."""
 
-    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
-        """Give a worker an assignment. A worker works them off in the order given."""
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
+        """Give a worker an assignment. A worker works them off in the order given.
+
+        With ``alone`` it is sent in a message of its own, so that it is known what the worker died of.
+        """
 
     def poll(self, timeout_s: float) -> list[Event]:
         """What has happened; waits up to ``timeout_s`` for the first event."""
@@ -51,6 +99,15 @@ class Substrate(Protocol):
     def now(self) -> float:
         """The clock, in seconds."""
         ...
+
+    def stop_worker(self, worker: int) -> None:
+        """Let a worker that holds nothing tear down its stages and end."""
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        """End a worker at once, whatever it does; it is reported as dead for this reason."""
+
+    def set_down(self, payload: Any, path: str) -> None:
+        """Write a task to a file of the run directory, from where it is."""
 
     def close(self, *, at_once: bool) -> None:
         """Stop all workers: after tearing down their stages, or at once."""

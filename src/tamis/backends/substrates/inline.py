@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any, ClassVar
 
 from tamis.backends.payload import Envelope, unpack
 from tamis.backends.runner import GroupRunner, GroupSpec, Places
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata
+from tamis.tasks.storage import write_task
 
 
 class Workbench:
@@ -47,14 +49,17 @@ class Workbench:
 class InlineSubstrate:
     """Runs an assignment when it is submitted, in the thread that submits it."""
 
+    latency_s: ClassVar[float] = 0.0
+    volatile: ClassVar[bool] = False
+
     def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
         self._bench = Workbench(specs, places, "inline")
         self._events: list[Event] = []
 
-    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
         """There is only this thread."""
 
-    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
         """Do the work now."""
         outcome = self._bench.runner(group).run([unpack(e.payload) for e in envelopes])
         self._events.append(Done(ticket, outcome))
@@ -67,6 +72,16 @@ class InlineSubstrate:
     def now(self) -> float:
         """The machine's clock."""
         return time.monotonic()
+
+    def stop_worker(self, worker: int) -> None:
+        """There is only this thread."""
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        """There is only this thread."""
+
+    def set_down(self, payload: Any, path: str) -> None:
+        """Write the task to a file."""
+        write_task(unpack(payload), path)
 
     def close(self, *, at_once: bool) -> None:
         """Tear the stages down."""

@@ -15,15 +15,19 @@ class MixedSubstrate(ThreadSubstrate):
         self._events = processes._events = threads._events
         self._homes: dict[int, ThreadSubstrate] = {}
 
-    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
         """Start a worker of the kind its groups need."""
         home = self._by_process if groups & self._in_processes else self._threads
         self._homes[worker] = home
-        home.start_worker(worker, groups, gpu_ids)
+        home.start_worker(worker, groups, gpu_ids, node)
 
-    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
         """Hand the assignment on."""
-        self._homes[worker].submit(worker, ticket, group, envelopes)
+        self._homes[worker].submit(worker, ticket, group, envelopes, alone=alone)
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        """Have it killed."""
+        self._homes[worker].kill_worker(worker, why)
 
     def close(self, *, at_once: bool) -> None:
         """Stop both."""

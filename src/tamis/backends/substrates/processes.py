@@ -23,7 +23,7 @@ import cloudpickle
 import tamis
 from tamis.backends.payload import Envelope, pack
 from tamis.backends.runner import GroupSpec, Outcome, Places, cannot_travel
-from tamis.backends.substrates.base import Done, WorkerDied
+from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
 
@@ -69,6 +69,13 @@ class ProcessSubstrate(ThreadSubstrate):
         self._stages = pickled_stages(specs)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._closing = False
+        self._killed: dict[int, str] = {}
+        self._set_up: set[tuple[int, int]] = set()
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        """Kill the process."""
+        self._killed[worker] = why
+        self._processes[worker].kill()
 
     def close(self, *, at_once: bool) -> None:
         """Stop the processes: after a teardown of their stages, or by killing them."""
@@ -92,13 +99,13 @@ class ProcessSubstrate(ThreadSubstrate):
                 for assignment in waiting:
                     if assignment is not None:
                         process = process or self._start(worker, gpu_ids)
-                        self._ask_or_fail(process, tickets, *assignment)
+                        self._ask_or_fail(worker, process, tickets, *assignment)
                 if process is not None:
                     self._hear_all(process, tickets)
             except (OSError, EOFError) as error:
                 if not self._closing:
-                    running = tickets[0] if tickets else None
-                    self._events.put(WorkerDied(worker, running, _cause_of_death(process, error)))
+                    why = self._killed.get(worker) or _cause_of_death(process, error)
+                    self._events.put(WorkerDied(worker, tuple(tickets)[:1], why))
                 return
         if process is not None:
             _end(process)
@@ -122,10 +129,16 @@ class ProcessSubstrate(ThreadSubstrate):
         return process
 
     def _ask_or_fail(
-        self, process: subprocess.Popen[bytes], tickets: deque[int], ticket: int, group: int, envelopes: list[Envelope]
+        self,
+        worker: int,
+        process: subprocess.Popen[bytes],
+        tickets: deque[int],
+        ticket: int,
+        group: int,
+        envelopes: list[Envelope],
     ) -> None:
         try:
-            self._ask(process, tickets, ticket, group, envelopes)
+            self._ask(worker, process, tickets, ticket, group, envelopes)
         except (OSError, EOFError):
             raise
         except Exception as error:  # noqa: BLE001 - pickling and Arrow raise many kinds
@@ -134,7 +147,13 @@ class ProcessSubstrate(ThreadSubstrate):
             self._events.put(Done(ticket, Outcome(failure=failure)))
 
     def _ask(
-        self, process: subprocess.Popen[bytes], tickets: deque[int], ticket: int, group: int, envelopes: list[Envelope]
+        self,
+        worker: int,
+        process: subprocess.Popen[bytes],
+        tickets: deque[int],
+        ticket: int,
+        group: int,
+        envelopes: list[Envelope],
     ) -> None:
         """Send an assignment; a long one only when no answer is due, so that both sides never write at once."""
         assert process.stdin is not None
@@ -144,8 +163,20 @@ class ProcessSubstrate(ThreadSubstrate):
         message = pickle.dumps((group, [e.payload for e in envelopes]))
         if len(message) > SENT_AHEAD_BYTES:
             self._hear_all(process, tickets)
+        if (worker, group) not in self._set_up and any(s.timeout_s for s in self._specs[group].stages.values()):
+            self._set_up_first(worker, process, group)
         tickets.append(ticket)
         send(process.stdin, message)
+
+    def _set_up_first(self, worker: int, process: subprocess.Popen[bytes], group: int) -> None:
+        """Have a stage with a time limit set up before the clock runs."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        send(process.stdin, pickle.dumps((group, None)))
+        if receive(process.stdout) is None:
+            raise EOFError("it closed its pipe")
+        self._set_up.add((worker, group))
+        self._events.put(WorkerReady(worker))
 
     def _hear_all(self, process: subprocess.Popen[bytes], tickets: deque[int]) -> None:
         """Wait for the answers to all assignments sent."""

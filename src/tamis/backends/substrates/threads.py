@@ -6,11 +6,13 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from tamis.backends.payload import Envelope, unpack
 from tamis.backends.runner import GroupSpec, Places
 from tamis.backends.substrates.base import Done, Event, WorkerDied
 from tamis.backends.substrates.inline import Workbench
+from tamis.tasks.storage import write_task
 
 Assignment = tuple[int, int, list[Envelope]]
 Inbox = queue.SimpleQueue[Assignment | None]
@@ -30,12 +32,15 @@ class ThreadSubstrate:
         places: Where the run keeps its files.
     """
 
+    latency_s: ClassVar[float] = 0.002
+    volatile: ClassVar[bool] = False
+
     def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
         self._specs, self._places = specs, places
         self._workers: dict[int, _Thread] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
-    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = ()) -> None:
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
         """Start a thread."""
         state = self._workers[worker] = _Thread()
         state.thread = threading.Thread(
@@ -43,7 +48,7 @@ class ThreadSubstrate:
         )
         state.thread.start()
 
-    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope]) -> None:
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
         """Put an assignment into the worker's inbox."""
         self._workers[worker].inbox.put((ticket, group, envelopes))
 
@@ -62,6 +67,18 @@ class ThreadSubstrate:
     def now(self) -> float:
         """The machine's clock."""
         return time.monotonic()
+
+    def stop_worker(self, worker: int) -> None:
+        """Let a thread end."""
+        self._workers[worker].inbox.put(None)
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        """A thread cannot be ended from outside; stages with a time limit run in processes."""
+        raise NotImplementedError("threads cannot be killed")
+
+    def set_down(self, payload: Any, path: str) -> None:
+        """Write the task to a file."""
+        write_task(unpack(payload), path)
 
     def close(self, *, at_once: bool) -> None:
         """Let the threads end; a thread cannot be stopped in the middle of a task, so at once means: do not wait."""
@@ -83,7 +100,7 @@ class ThreadSubstrate:
             try:
                 outcome = bench.runner(group).run([unpack(e.payload) for e in envelopes])
             except BaseException as error:  # noqa: BLE001 - SystemExit in a stage ends the thread, not the run
-                self._events.put(WorkerDied(worker, ticket, f"{type(error).__name__}: {error}"))
+                self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}"))
                 return
             self._events.put(Done(ticket, outcome))
             # Hold nothing while waiting for the next assignment.

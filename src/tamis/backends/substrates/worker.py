@@ -29,6 +29,10 @@ def main() -> None:
     bench = Workbench(pickle.loads(stages), places, worker_id, gpu_ids)
     while (message := receive(questions)) is not None:
         group, tasks = pickle.loads(message)
+        if tasks is None:  # only to be set up; what goes wrong is told when there is a task
+            bench.runner(group).set_up()
+            send(answers, b"")
+            continue
         try:
             outcome = bench.runner(group).run([unpack(t) for t in tasks])
             for envelope in outcome.outputs:
@@ -41,12 +45,12 @@ def main() -> None:
 
 
 def _pickled(outcome: Outcome) -> bytes:
-    if outcome.failure is not None and not _travels(outcome.failure.exception):
+    if outcome.failure is not None and not travels(outcome.failure.exception):
         outcome.failure = replace(outcome.failure, exception=None)
     return pickle.dumps(outcome)
 
 
-def _travels(error: BaseException | None) -> bool:
+def travels(error: BaseException | None) -> bool:
     """Whether an exception survives pickling; one that does not goes as text."""
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,0 +1,301 @@
+"""How many workers each stage should have, and on which nodes and cards: a function of what was measured.
+
+The rate of a stage is its workers divided by what a task of the input costs it. The slowest stage sets the pace, so
+the pace is raised (max-min, "water filling") until something the slowest needs runs out. Stages whose tasks any
+general worker takes are together one consumer of all cores that nobody holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tamis.backends.demand import COUNTLESS, Demand, check_fits, hard_to_place_first, minimum
+from tamis.backends.packing import (
+    EPSILON,
+    Cores,
+    Node,
+    Rack,
+    Slot,
+    count_workers,
+    least_share,
+    pack,
+    racks_of,
+    shared_cpus,
+    slots_of,
+)
+from tamis.backends.rearrange import Rearrangement
+
+__all__ = ["Demand", "Node", "Slot", "check_fits", "lay_out"]
+
+_WORTHWHILE = 1.05
+_NEARLY_SLOWEST = 1.15
+_ROUNDS = 8
+
+
+def lay_out(
+    nodes: Sequence[Node],
+    demands: Sequence[Demand],
+    shared_cpu_s: float | None,
+    current: Mapping[int, Sequence[Slot]],
+    horizon_s: float = 60.0,
+) -> dict[int, list[Slot]]:
+    """Say where the workers of each group should be.
+
+    Workers in ``current`` stay where they are unless somebody else needs their room and that pays. The result given
+    back as ``current`` with nothing else changed is left as it is.
+
+    Args:
+        nodes: The cluster.
+        demands: The stages with workers of their own.
+        shared_cpu_s: CPU seconds that all other stages together need per task of the input; ``None``: not known yet,
+            0: there are none.
+        current: Where the workers are that live and are to live on.
+        horizon_s: A change that costs workers their start must have paid after so many seconds.
+
+    >>> from tamis.stages.resources import Resources
+    >>> nodes = [Node("a", cpus=16, gpus=(0.0,) * 4)]
+    >>> demands = [Demand(2, "gpu", Resources(cpus=1, gpus=1), service_s=0.25)]
+    >>> lay_out(nodes, demands, shared_cpu_s=2.3, current={})
+    {2: [Slot(node='a', gpu_ids=(0,)), Slot(node='a', gpu_ids=(1,))]}
+    """
+    active = [demand for demand in demands if demand.limit > 0]
+    kept = {demand.group: _within_limit(demand, current.get(demand.group, ())) for demand in active}
+    plan = _Planner(nodes, active, shared_cpu_s, horizon_s)
+    racks = plan.with_minimum(racks_of(nodes, kept, plan.needs))
+    cold = not any(kept.values())
+    # What was decided on may open the next step; a few rounds reach the layout that is left as it is.
+    for _ in range(_ROUNDS):
+        before = racks
+        racks = plan.seeded(racks)
+        best = plan.fresh(racks)
+        if cold and best is not None and plan.rate(best) > plan.rate(racks):
+            racks = best
+        racks, cold = plan.improved(racks, best), False
+        if slots_of(before) == slots_of(racks):
+            break
+    slots = slots_of(racks)
+    return {d.group: _in_order(current.get(d.group, ()), slots.get(d.group, Counter())) for d in demands}
+
+
+def _within_limit(demand: Demand, slots: Sequence[Slot]) -> list[Slot]:
+    """Those that stay where there are more than may be: the ones that share a card with few others leave first."""
+    excess = len(slots) - demand.limit
+    if excess <= 0:
+        return list(slots)
+    company = Counter(slots)
+    leaving = sorted(range(len(slots)), key=lambda i: (company[slots[i]], -i))[:excess]
+    return [slot for i, slot in enumerate(slots) if i not in set(leaving)]
+
+
+def _in_order(current: Sequence[Slot], wanted: Counter[Slot]) -> list[Slot]:
+    """The wanted slots: those that are there already in their order, then the new ones."""
+    wanted, slots = Counter(wanted), []
+    for slot in current:
+        if wanted[slot] > 0:
+            wanted[slot] -= 1
+            slots.append(slot)
+    return slots + sorted(wanted.elements(), key=lambda slot: (slot.node, slot.gpu_ids))
+
+
+class _Planner:
+    """One decision: the numbers that do not change while it is made."""
+
+    def __init__(
+        self, nodes: Sequence[Node], demands: Sequence[Demand], shared_cpu_s: float | None, horizon_s: float
+    ) -> None:
+        self.shared_cpu_s, self.horizon_s = shared_cpu_s, horizon_s
+        self.cards = [memory for node in nodes for memory in node.gpus]
+        self.order = hard_to_place_first(demands, nodes)
+        self.needs = {d.group: d.resources for d in self.order}
+        self.setup_s = {d.group: d.setup_s for d in self.order}
+        self.empty = racks_of(nodes, {}, {})
+        self.cpus = sum(node.cpus for node in nodes)
+        self.last_cpus = sum(min(1.0, node.cpus) for node in nodes)
+        self.least = {d.group: d.least for d in self.order}
+        self.most = {d.group: self._most(d) for d in self.order}
+        # A stage that was not measured keeps what it has. So does one that takes cores only, until it is known how
+        # many of them the others need.
+        self.weight = {
+            d.group: d.service_s * d.share
+            for d in self.order
+            if d.service_s is not None and (shared_cpu_s is not None or d.resources.requires_gpu)
+        }
+        self.unseen = [d for d in self.order if d.service_s is None and d.resources.requires_gpu]
+        self.cores: Cores = "free" if shared_cpu_s is not None else "leave last"
+        self._fresh: tuple[dict[int, int], list[Rack] | None] | None = None
+
+    def _most(self, demand: Demand) -> int:
+        if not demand.resources.requires_gpu and not demand.resources.cpus:
+            room = max(1, int(self.cpus))  # nothing limits them, but more than cores are of no use
+        else:
+            room = COUNTLESS - pack(list(self.empty), demand.group, demand.resources, COUNTLESS)
+        return max(demand.least, min(demand.limit, room))
+
+    # --- what a layout is worth
+
+    def rate(self, racks: Sequence[Rack], counts: Mapping[int, int] | None = None) -> float:
+        """Tasks of the input per second at the slowest stage; infinite where nothing is known."""
+        counts = count_workers(racks) if counts is None else counts
+        rates = [counts.get(group, 0) / weight for group, weight in self.weight.items() if weight > 0]
+        if self.shared_cpu_s:
+            rates.append(shared_cpus(racks) / self.shared_cpu_s)
+        return min(rates, default=math.inf)
+
+    def wanted(self, rate: float, have: Mapping[int, int]) -> dict[int, int]:
+        """The workers each group needs for a rate."""
+        wanted = {}
+        for demand in self.order:
+            group = demand.group
+            if group in self.weight:
+                enough = math.ceil(rate * self.weight[group] * (1 - 1e-12) - EPSILON)
+                wanted[group] = min(max(self.least[group], enough), self.most[group])
+            else:
+                wanted[group] = have.get(group, 0)
+        return wanted
+
+    def highest_rate(self) -> float:
+        """No layout can be faster: more than all cards and cores would be needed, or more workers than allowed."""
+        weights = {group: weight for group, weight in self.weight.items() if weight > 0}
+        rates = [self.most[group] / weight for group, weight in weights.items()]
+        gpus = sum(weight * least_share(self.needs[group], self.cards) for group, weight in weights.items())
+        cpus = sum(weight * self.needs[group].cpus for group, weight in weights.items()) + (self.shared_cpu_s or 0.0)
+        rates += [len(self.cards) / gpus] if gpus else []
+        rates += [(self.cpus + self.last_cpus) / cpus] if cpus else []
+        return min(rates, default=math.inf)
+
+    # --- layouts
+
+    def with_minimum(self, racks: list[Rack]) -> list[Rack]:
+        """The same with the minimum of each group. Where the cluster is too small for it: with what fits."""
+        have = count_workers(racks)
+        if all(have[group] >= least for group, least in self.least.items()):
+            return racks
+        made = Rearrangement(racks, self.order, self.least).result()
+        if made is None:
+            made = minimum(self.empty, self.order, self.least)
+        if made is None:
+            made = list(racks)
+            for demand in self.order:
+                missing = max(0, self.least[demand.group] - have[demand.group])
+                left = pack(made, demand.group, demand.resources, missing)
+                left = pack(made, demand.group, demand.resources, left, "share")
+                self.least[demand.group] -= left
+        return made
+
+    def seeded(self, racks: list[Rack]) -> list[Rack]:
+        """The same with free cards given to stages of which nothing is known, evenly: such stages start slowly."""
+        if not self.unseen:
+            return racks
+        cores: Cores = "free" if self.shared_cpu_s == 0.0 else "leave last"
+        have, best = count_workers(racks), racks
+        share = {d.group: least_share(d.resources, self.cards) for d in self.unseen}
+        low, high = 0.0, float(len(self.cards))
+        each = high
+        while True:
+            wanted = {g: min(self.most[g], max(have[g], int(each / share[g] + EPSILON))) for g in share}
+            tried = self._with_more(racks, have, wanted, cores)
+            if tried is None:
+                high = each
+            else:
+                best, low = tried, each
+            if high - low < min(share.values()) / 4:
+                break
+            each = (low + high) / 2
+        best, have = list(best), count_workers(best)
+        for demand in sorted(self.unseen, key=lambda d: have[d.group] * share[d.group]):
+            pack(best, demand.group, demand.resources, self.most[demand.group] - have[demand.group], cores)
+        return best
+
+    def _with_more(
+        self, racks: Sequence[Rack], have: Mapping[int, int], wanted: Mapping[int, int], cores: Cores
+    ) -> list[Rack] | None:
+        made = list(racks)
+        for demand in self.order:
+            missing = wanted.get(demand.group, 0) - have.get(demand.group, 0)
+            if missing > 0 and pack(made, demand.group, demand.resources, missing, cores):
+                return None
+        return made
+
+    def raised(self, start: list[Rack], bases: Sequence[tuple[list[Rack], Mapping[int, int]]]) -> list[Rack]:
+        """The fastest layout that adds workers to one of ``bases``; ``start`` if none is faster than that."""
+        best, low, high = start, self.rate(start), self.highest_rate()
+        have = count_workers(start)
+        if low <= 0 or math.isinf(high):
+            return start
+        rate = high
+        while high > low * (1 + 4 * EPSILON):
+            wanted, slower = self.wanted(rate, have), low
+            for racks, there in bases:
+                tried = self._with_more(racks, there, wanted, self.cores)
+                if tried is not None and (reached := self.rate(tried)) > low * (1 + EPSILON):
+                    best, low = tried, reached
+                    break
+            if low < rate:
+                high = rate
+            if low == slower and rate <= low * (1 + 3 * EPSILON):
+                break
+            # Once just the next worker of the slowest lies between, ask for that.
+            next_worker = low * (1 + 3 * EPSILON)
+            last = self.wanted(next_worker, have) == self.wanted(high, have)
+            rate = next_worker if last else (low + high) / 2
+        return best
+
+    def fresh(self, racks: list[Rack]) -> list[Rack] | None:
+        """The fastest layout on an empty cluster; stages that were not measured have as many workers as here."""
+        have = count_workers(racks)
+        held = {group: have[group] for group in self.least if group not in self.weight}
+        if self._fresh is None or self._fresh[0] != held:
+            start = minimum(self.empty, self.order, self.least)
+            if start is not None:
+                start = self._with_more(start, count_workers(start), held, "free")
+            if start is not None:
+                start = self.raised(start, [(start, count_workers(start)), (self.empty, {})])
+            self._fresh = held, start
+        return self._fresh[1]
+
+    def improved(self, racks: list[Rack], best: list[Rack] | None) -> list[Rack]:
+        """The next step from here to ``best``, if it is worth it."""
+        have, now = count_workers(racks), self.rate(racks)
+        if not 0 < now < math.inf:
+            return racks
+        grown = self.raised(racks, [(racks, have)])
+        chosen = grown if self.rate(grown) >= _WORTHWHILE * now else racks
+        goal = 0.0 if best is None else self.rate(best)
+        if best is not None and goal >= _WORTHWHILE * self.rate(chosen):
+            traded = (
+                Rearrangement(racks, self.order, self.wanted(goal, have)).result(goal * (self.shared_cpu_s or 0.0))
+                or best
+            )
+            better = self.rate(traded) >= _WORTHWHILE * self.rate(chosen)
+            if better and self._tasks_done(racks, traded) > self._tasks_done(racks, chosen):
+                chosen = traded
+        # A spare worker must not take what the slowest could use.
+        return racks if chosen is racks and grown is not racks else self.with_spares(chosen)
+
+    def _tasks_done(self, before: list[Rack], after: list[Rack]) -> float:
+        """Tasks of the input until the horizon, if one goes to ``after``: those who stay work until all are ready."""
+        old, new = slots_of(before), slots_of(after)
+        stay = {group: (slots & old.get(group, Counter())).total() for group, slots in new.items()}
+        starting = [group for group, slots in new.items() if slots.total() > stay[group]]
+        wait_s = min(self.horizon_s, max((self.setup_s[group] for group in starting), default=0.0))
+        rate = self.rate(after)
+        return wait_s * min(rate, self.rate(after, stay)) + (self.horizon_s - wait_s) * rate
+
+    def with_spares(self, racks: list[Rack]) -> list[Rack]:
+        """The same with one worker more for stages that are nearly the slowest, in room that nobody needs."""
+        rate = self.rate(racks)
+        if not 0 < rate < math.inf:
+            return racks
+        have = count_workers(racks)
+        enough = self.wanted(rate, have)
+        for group, weight in self.weight.items():
+            near = rate * (1 + EPSILON) * weight < have[group] < _NEARLY_SLOWEST * rate * weight
+            if near and have[group] <= enough[group] and have[group] < self.most[group]:
+                tried = list(racks)
+                if not pack(tried, group, self.needs[group], 1, self.cores) and self.rate(tried) >= rate * (
+                    1 - EPSILON
+                ):
+                    racks = tried
+        return racks

@@ -1,0 +1,74 @@
+"""What every executor with a coordinator does: run it, show how it gets on, and clean up behind it."""
+
+from __future__ import annotations
+
+import threading
+
+from tamis.backends.base import Run
+from tamis.backends.contracts import Limits, Manager
+from tamis.backends.coordinator import Coordinator
+from tamis.backends.crew import Crew
+from tamis.backends.runner import Places
+from tamis.backends.substrates.base import Substrate
+from tamis.errors import PlanError
+from tamis.plan import Plan
+from tamis.runs.progress import NoProgress
+from tamis.stages.base import SourceStage
+
+
+def places_of(run: Run) -> Places:
+    """The directories of a run that workers write to."""
+    kept = run.directory
+    return Places(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "")
+
+
+def carry_out(
+    plan: Plan,
+    run: Run,
+    substrate: Substrate,
+    crew: Crew,
+    limits: Limits,
+    places: Places,
+    manager: Manager | None = None,
+) -> bool:
+    """Carry out a plan on a substrate; return whether it came to its end."""
+    coordinator = Coordinator(
+        plan,
+        substrate,
+        crew,
+        run.journal,
+        limits,
+        scratch=places.scratch,
+        quarantine=places.quarantine,
+        initial=run.initial,
+        stop=run.stop,
+        watcher=run.observer,
+        manager=manager,
+    )
+    run.stats = coordinator.stats
+    if not isinstance(run.observer, NoProgress):
+        _measure_input(plan, coordinator, places.scratch)
+    run.observer.start(coordinator.snapshot())
+    well = False
+    try:
+        done = coordinator.run()
+        well = True
+        return done
+    finally:
+        substrate.close(at_once=not well)
+        run.observer.finish(coordinator.snapshot("done" if well else "failed"))
+
+
+def _measure_input(plan: Plan, coordinator: Coordinator, scratch: str) -> None:
+    """Find out in the background how much input there is, so that the display can say how far it is."""
+    stage = plan.vertices[0].stage
+    if not isinstance(stage, SourceStage):
+        return
+
+    def measure() -> None:
+        try:
+            coordinator.total_weight = sum(task.weight for task in stage.splits(scratch))
+        except (OSError, PlanError, ValueError):
+            return  # the run itself will say what is wrong with the input
+
+    threading.Thread(target=measure, name="tamis-measure-input", daemon=True).start()

@@ -1,0 +1,166 @@
+"""What a stage asks for, and whether the cluster has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tamis.backends.packing import EPSILON, Cores, Node, Rack, card_gb, least_share, pack, racks_of, size
+from tamis.errors import ResourceError
+from tamis.stages.resources import Resources
+
+__all__ = ["COUNTLESS", "Demand", "check_fits", "hard_to_place_first", "minimum"]
+
+COUNTLESS = 1_000_000
+"""More workers than any cluster has room for."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is known of a stage that has workers of its own.
+
+    Args:
+        group: Its number.
+        name: What users call it.
+        resources: What one worker needs.
+        service_s: Busy seconds of one worker per task, or the age of a task that still runs; ``None``: not known.
+        share: Tasks of this stage per task of the input.
+        setup_s: What a new worker costs before its first task, in seconds.
+        min_workers: It never has fewer, and never less than one while there is work.
+        max_workers: It never has more.
+        work_left: At most so many tasks can still come, so it never has more workers than that; ``None``: not known.
+
+    >>> Demand(0, "embed", Resources(gpus=0.5), service_s=2.0).min_workers
+    1
+    """
+
+    group: int
+    name: str
+    resources: Resources
+    service_s: float | None = None
+    share: float = 1.0
+    setup_s: float = 0.0
+    min_workers: int = 1
+    max_workers: int | None = None
+    work_left: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """The most workers it may have, whatever there is room for."""
+        least = max(1, self.min_workers)
+        most = COUNTLESS if self.max_workers is None else max(least, self.max_workers)
+        return most if self.work_left is None else min(most, self.work_left)
+
+    @property
+    def least(self) -> int:
+        """The fewest workers it must have."""
+        return min(max(1, self.min_workers), self.limit)
+
+
+def hard_to_place_first(demands: Iterable[Demand], nodes: Sequence[Node]) -> list[Demand]:
+    """The order in which workers are placed."""
+    kinds = {memory for node in nodes for memory in node.gpus}
+    return sorted(demands, key=lambda demand: (size(demand.resources, kinds), demand.group))
+
+
+def minimum(empty: Sequence[Rack], order: Sequence[Demand], least: Mapping[int, int]) -> list[Rack] | None:
+    """A layout with so many workers of each group, ``None`` if the cards are too few. Where cores are, they share."""
+    attempts: tuple[tuple[Cores, ...], ...] = (("free", "share"), ("share",))
+    for attempt in attempts:
+        racks, left = list(empty), 0
+        for demand in order:
+            missing = least[demand.group]
+            for cores in attempt:
+                missing = pack(racks, demand.group, demand.resources, missing, cores)
+            left += missing
+        if not left:
+            return racks
+    return None
+
+
+def check_fits(nodes: Sequence[Node], demands: Sequence[Demand]) -> None:
+    """Refuse stages that the cluster has no room for, alone or side by side, and show the arithmetic.
+
+    Where cores are short, stages share them; cards are never shared beyond what they have.
+
+    >>> check_fits([Node("a", cpus=2)], [Demand(n, f"s{n}", Resources(cpus=1)) for n in range(5)])
+    >>> try:
+    ...     check_fits([Node("a", cpus=2)], [Demand(0, "big", Resources(cpus=4))])
+    ... except ResourceError as error:
+    ...     print(str(error).split(". ")[0])
+    stage 'big' asks for 4 CPUs for each worker, the largest node has 2 (node a: 2 CPUs)
+    """
+    for demand in demands:
+        _check_alone(nodes, demand)
+    asking = [demand for demand in demands if demand.resources.requires_gpu and demand.limit > 0]
+    order = hard_to_place_first(asking, nodes)
+    if minimum(racks_of(nodes, {}, {}), order, {demand.group: demand.least for demand in order}) is not None:
+        return
+    cards = [memory for node in nodes for memory in node.gpus]
+    total = sum(demand.least * least_share(demand.resources, cards) for demand in asking)
+    terms = [_term(demand) for demand in asking]
+    needed = f"GPU stages need at least {' + '.join(terms)} = {total:g} GPU{'s' * (total != 1)} at the same time"
+    reason = "" if total > len(cards) + EPSILON else ", and these do not go side by side on the cards of one node each"
+    raise ResourceError(
+        f"{needed}, the cluster has {len(cards)} ({_cards(nodes)}){reason}. Give stages a smaller fraction of a GPU or "
+        'fewer workers (num_workers), or run one stage after the other with execution_mode="batch"'
+    )
+
+
+def _check_alone(nodes: Sequence[Node], demand: Demand) -> None:
+    """Whether one worker fits on some node."""
+    needs, stage = demand.resources, f"stage {demand.name!r} asks for"
+    most_cpus = max(nodes, key=lambda node: node.cpus)
+    if needs.cpus > most_cpus.cpus + EPSILON:
+        raise ResourceError(
+            f"{stage} {needs.cpus:g} CPUs for each worker, the largest node has {most_cpus.cpus:g} "
+            f"(node {most_cpus.id}: {most_cpus.cpus:g} CPUs). "
+            f"Give it fewer: .with_(resources=Resources(cpus={most_cpus.cpus:g}{_gpu_part(needs)}))"
+        )
+    if not needs.requires_gpu:
+        return
+    if not any(node.gpus for node in nodes):
+        raise ResourceError(f"{stage} {_each(needs)} for each worker, but no node of the cluster has a GPU")
+    able = [node for node in nodes if len(node.gpus) >= needs.gpus]
+    if not able:
+        raise ResourceError(
+            f"{stage} {_each(needs)} for each worker, all on one node; the largest node has "
+            f"{max(len(node.gpus) for node in nodes)} ({_cards(nodes)})"
+        )
+    largest = max((card_gb(memory) for node in able for memory in node.gpus), default=0.0)
+    if needs.gpu_memory_gb > largest:
+        raise ResourceError(
+            f"{stage} {_each(needs)} for each worker, the largest card of the cluster has {largest:g} GB"
+        )
+    able = [node for node in able if any(card_gb(memory) >= needs.gpu_memory_gb for memory in node.gpus)]
+    roomy = max(able, key=lambda node: node.cpus)
+    if needs.cpus > roomy.cpus + EPSILON:
+        raise ResourceError(
+            f"{stage} {needs.cpus:g} CPUs and {_each(needs)} for each worker; of the nodes with such GPUs the largest "
+            f"has {roomy.cpus:g} CPUs (node {roomy.id}). Give it fewer CPUs"
+        )
+
+
+def _each(needs: Resources) -> str:
+    if needs.gpu_memory_gb:
+        return f"{needs.gpu_memory_gb:g} GB of GPU memory"
+    return f"{needs.gpus:g} GPU{'s' * (needs.gpus > 1)}"
+
+
+def _gpu_part(needs: Resources) -> str:
+    if needs.gpu_memory_gb:
+        return f", gpu_memory_gb={needs.gpu_memory_gb:g}"
+    return f", gpus={needs.gpus:g}" if needs.gpus else ""
+
+
+def _term(demand: Demand) -> str:
+    needs = demand.resources
+    each = f"{needs.gpu_memory_gb:g} GB" if needs.gpu_memory_gb else f"{needs.gpus:g}"
+    return f"{each} ({demand.name})" if demand.least == 1 else f"{demand.least} x {each} ({demand.name})"
+
+
+def _cards(nodes: Sequence[Node]) -> str:
+    """The cards of each node, in words, the largest few."""
+    largest = sorted((n for n in nodes if n.gpus), key=lambda n: -len(n.gpus))
+    shown = [f"node {n.id}: {len(n.gpus)}" for n in largest[:4]]
+    return ", ".join(shown + [f"{len(largest) - 4} more nodes"] * (len(largest) > 4)) or "no node has any"

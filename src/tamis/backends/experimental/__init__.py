@@ -1,0 +1,1 @@
+"""Executors under the names that scripts for NeMo Curator import."""

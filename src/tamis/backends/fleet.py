@@ -1,0 +1,223 @@
+"""The workers of a cluster: how many there are of each kind, and where. They come and go as the work needs them.
+
+Groups without wishes of their own share general workers: any of those takes whatever is ready and most downstream, so
+they move between stages with every task, and nothing has to be foreseen. Groups with a GPU, a number of workers, a
+runtime environment or a time limit of their own are staffed: :mod:`tamis.backends.balance` says with how many workers, from what was
+measured, and where they go. Nobody is stopped in the middle of a task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tamis.backends.balance import Demand, Node, Slot, lay_out
+from tamis.backends.crew import Crew, Worker
+from tamis.backends.packing import card_share
+from tamis.errors import ResourceError
+from tamis.plan import Group, Plan
+
+if TYPE_CHECKING:
+    from tamis.backends.coordinator import Coordinator
+
+SHARED_TICK_S = 0.2
+"""How often general workers are added, if there is more to do than they can."""
+
+STAFF_TICK_S = 1.0
+"""How often the staffed groups are balanced."""
+
+PATIENCE = 2
+"""How many times in a row a worker must have been one too many before it is let go."""
+
+TELLING_AGE_S = 2.0
+"""From this age on, a task that still runs tells how slow a group is of which nothing else is known."""
+
+NO_ROOM_S = 60.0
+"""How long a group with work may be without a worker before the run is given up: its machine may come back."""
+
+
+def is_staffed(group: Group) -> bool:
+    """Whether a group has workers of its own."""
+    wishes = (group.resources.requires_gpu, group.workers, group.runtime_env, group.timeout_s is not None)
+    return any(map(bool, wishes))
+
+
+class Fleet:
+    """Hires workers and lets them go.
+
+    Args:
+        plan: The groups.
+        crew: The books of the workers. The pool of a staffed group holds this group alone.
+        nodes: Tells what machines there are now.
+        now: The clock, in seconds.
+    """
+
+    def __init__(self, plan: Plan, crew: Crew, nodes: Callable[[], Sequence[Node]], now: Callable[[], float]) -> None:
+        self._plan, self._crew, self._nodes, self._now = plan, crew, nodes, now
+        work = [g for g in plan.groups if not g.is_source]
+        self._staffed = [g for g in work if is_staffed(g)]
+        self._shared = [g for g in work if not is_staffed(g)]
+        self._next_shared = self._next_staff = -math.inf
+        self._setup_s: dict[int, float] = {}
+        self._surplus: Counter[int] = Counter()  # how often in a row a worker was one too many
+        self._stuck_since: dict[int, float] = {}
+
+    def ready(self, worker: Worker, seconds: float) -> None:
+        """A worker is ready, after this many seconds."""
+        for group in self._crew.groups_of(worker):
+            self._setup_s[group] = seconds
+        self._next_staff = min(self._next_staff, self._now())
+
+    def tend(self, coordinator: Coordinator) -> None:
+        """Look at how the groups get on; hire workers and let others go."""
+        now = self._now()
+        if now < min(self._next_shared, self._next_staff):
+            return
+        nodes = self._nodes()
+        self._crew.cpus = {n.id: n.cpus for n in nodes}
+        if self._staffed and now >= self._next_staff:
+            self._next_staff = now + STAFF_TICK_S
+            self._balance(coordinator, nodes, now)
+        if self._shared and now >= self._next_shared:
+            self._next_shared = now + SHARED_TICK_S
+            self._add_shared(coordinator, nodes)
+
+    # -- general workers ---------------------------------------------------------------------------------------------
+
+    def _add_shared(self, coordinator: Coordinator, nodes: Sequence[Node]) -> None:
+        states = [coordinator.traffic.groups[g.index] for g in self._shared]
+        wanted = sum(len(s.ready) + s.running for s in states)
+        pool = self._crew.pool_for(self._shared[0].index)
+        here = Counter(w.node for w in self._crew.of_pool(pool) if not w.draining)
+        missing = wanted - here.total()
+        if missing <= 0:
+            return
+        each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
+        room = {n.id: max(1, int(self._crew.unreserved(n.id) / each + 1e-9)) - here[n.id] for n in nodes if n.cpus > 0}
+        while missing > 0 and room:
+            node = max(room, key=lambda name: room[name])
+            if room[node] <= 0:
+                return
+            self._crew.hire(pool, node)
+            room[node] -= 1
+            missing -= 1
+
+    # -- staffed groups ----------------------------------------------------------------------------------------------
+
+    def _balance(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
+        shares = self._shares(coordinator)
+        active = [g for g in self._staffed if coordinator.traffic.expects_work(coordinator.traffic.groups[g.index])]
+        demands = [self._demand(coordinator, g, shares[g.index], nodes, now) for g in active]
+        workers = {g.index: self._workers_of(g) for g in self._staffed}
+        current = {i: [Slot(w.node, w.gpu_ids) for w in there] for i, there in workers.items()}
+        target = lay_out(
+            nodes, demands, self._shared_cpu_s(coordinator, shares), {d.group: current[d.group] for d in demands}
+        )
+        for group in self._staffed:
+            wanted = Counter(target.get(group.index, []))
+            self._let_go(workers[group.index], wanted, at_once=group not in active)
+            self._hire(group, wanted, nodes)
+        self._watch_for_room(coordinator, active, now)
+
+    def _workers_of(self, group: Group) -> list[Worker]:
+        """The workers of a group that are to stay, those that hold work first."""
+        there = [w for w in self._crew.of_pool(self._crew.pool_for(group.index)) if not w.draining]
+        return sorted(there, key=lambda w: (not w.ready, -len(w.tickets)))
+
+    def _let_go(self, workers: list[Worker], wanted: Counter[Slot], *, at_once: bool) -> None:
+        """Take the workers that have their place in the plan off the list of places; let the others go."""
+        for worker in workers:
+            slot = Slot(worker.node, worker.gpu_ids)
+            if wanted[slot] > 0:
+                wanted[slot] -= 1
+                self._surplus.pop(worker.index, None)
+                continue
+            self._surplus[worker.index] += 1
+            if at_once or self._surplus[worker.index] >= PATIENCE:
+                del self._surplus[worker.index]
+                self._crew.drain(worker)
+
+    def _hire(self, group: Group, wanted: Counter[Slot], nodes: Sequence[Node]) -> None:
+        """Start workers in the places that are left, if nobody is there any more."""
+        memory = {n.id: n.gpus for n in nodes}
+        for slot in wanted.elements():
+            if all(self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids):
+                self._crew.hire(self._crew.pool_for(group.index), slot.node, slot.gpu_ids)
+
+    def _card_is_free(self, group: Group, node: str, card: int, memory: dict[str, tuple[float, ...]]) -> bool:
+        taken = min(1.0, card_share(group.resources, memory[node][card]))
+        for other in self._staffed:
+            there = self._crew.of_pool(self._crew.pool_for(other.index))
+            workers = sum(w.node == node and card in w.gpu_ids for w in there)
+            if workers:
+                taken += workers * min(1.0, card_share(other.resources, memory[node][card]))
+        return taken <= 1 + 1e-9
+
+    def _demand(
+        self, coordinator: Coordinator, group: Group, share: float, nodes: Sequence[Node], now: float
+    ) -> Demand:
+        state = coordinator.traffic.groups[group.index]
+        left = coordinator.traffic.work_left(state)
+        least, most = group.workers.least or 1, group.workers.most
+        if group.workers.per_node is not None:
+            suitable = sum(bool(n.gpus) or not group.resources.requires_gpu for n in nodes if n.cpus > 0)
+            least = most = max(1, math.ceil(group.workers.per_node * suitable))
+        return Demand(
+            group.index,
+            self._plan.vertices[group.entry].name,
+            group.resources,
+            service_s=self._service_s(coordinator, group, now),
+            share=share,
+            setup_s=self._setup_s.get(group.index, 0.0),
+            min_workers=least,
+            max_workers=most,
+            work_left=None if left is None else math.ceil(left / min(group.batch_size, max(1, left))),
+        )
+
+    def _service_s(self, coordinator: Coordinator, group: Group, now: float) -> float | None:
+        measured = coordinator.paces[group.index].service.per_task
+        if measured is not None:
+            return measured
+        busy = [now - w.since for w in self._crew.of_pool(self._crew.pool_for(group.index)) if w.tickets]
+        age = max(busy, default=0.0)
+        return age if age >= TELLING_AGE_S else None
+
+    def _shared_cpu_s(self, coordinator: Coordinator, shares: list[float]) -> float | None:
+        """CPU seconds of the groups with general workers per task of the input, as far as they are measured."""
+        active = [g for g in self._shared if coordinator.traffic.expects_work(coordinator.traffic.groups[g.index])]
+        if not active:
+            return 0.0
+        times = [(coordinator.paces[g.index].service.per_task, g) for g in active]
+        known = [
+            s * shares[g.index] * max(coordinator.limits.least_cpus, g.resources.cpus)
+            for s, g in times
+            if s is not None
+        ]
+        return sum(known) if known else None
+
+    def _shares(self, coordinator: Coordinator) -> list[float]:
+        """Tasks of each group per task of the source they come from, as seen so far."""
+        shares = [0.0] * len(self._plan.groups)
+        for state in coordinator.traffic.groups:
+            index = state.group.index
+            if state.group.is_source or not state.group.inputs:
+                shares[index] = 1.0
+            for target in state.group.targets:
+                each = state.sent.get(target, 0) / state.done if state.done else 1.0
+                if not self._plan.groups[target].is_source:
+                    shares[target] += shares[index] * each
+        return shares
+
+    def _watch_for_room(self, coordinator: Coordinator, active: list[Group], now: float) -> None:
+        """Give the run up when there has been no room for a group with work for a long time."""
+        for group in active:
+            if coordinator.traffic.groups[group.index].live == 0 or self._workers_of(group):
+                self._stuck_since.pop(group.index, None)
+            elif now - self._stuck_since.setdefault(group.index, now) > NO_ROOM_S:
+                name = self._plan.vertices[group.entry].name
+                raise ResourceError(
+                    f"stage {name!r} has work but for {NO_ROOM_S:g} s no machine had room for a worker of it "
+                    f"({group.resources}): a machine of the cluster may be gone"
+                )

@@ -1,0 +1,1 @@
+"""Engines of other projects, around the same worker-side runner: what they have in common."""

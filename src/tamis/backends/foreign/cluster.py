@@ -1,0 +1,281 @@
+"""The Ray cluster under a foreign engine: connect to it, know its machines, leave it as it was."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tamis.backends import machine
+from tamis.backends.runner import GroupSpec, Places, set_up_on_node
+from tamis.errors import MissingExtraError, ResourceError
+from tamis.plan import Group, Plan
+from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
+from tamis.stages.resources import Resources
+
+HEAD = "node:__internal_head__"
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A machine of the cluster, as Ray counts it.
+
+    Args:
+        id: Its name in Ray.
+        cpus, gpus: What Ray may use of it.
+        is_head: Whether the cluster is led from here.
+    """
+
+    id: str
+    cpus: float
+    gpus: float
+    is_head: bool = False
+
+
+def load_ray(what: str) -> Any:
+    """The module ``ray``; says what to install where it is missing."""
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError(what, package="ray", extra="ray") from error
+    return ray
+
+
+@contextmanager
+def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any]:
+    """Ray, connected to a cluster: this process's, that of ``RAY_ADDRESS``, or one of our own for the while.
+
+    Args:
+        what: Who needs it.
+        settings: Environment variables that a cluster of our own is started with.
+    """
+    ray = load_ray(what)
+    if ray.is_initialized():
+        yield ray
+        return
+    wanted = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **(settings or {})}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    # "local" keeps away from clusters of others that happen to run on this machine.
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        quiet["include_dashboard"] = False
+    try:
+        ray.init(address=address, **quiet)
+        yield ray
+    finally:
+        ray.shutdown()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def nodes_of(ray: Any, *, ignore_head: bool) -> list[ClusterNode]:
+    """The machines that may be used."""
+    found = []
+    for node in ray.nodes():
+        has = node.get("Resources", {})
+        if node.get("Alive", True):
+            found.append(ClusterNode(node["NodeID"], has.get("CPU", 0.0), has.get("GPU", 0.0), HEAD in has))
+    usable = [n for n in found if not (ignore_head and n.is_head)]
+    if not usable:
+        raise ResourceError("ignore_head_node=True leaves no machine to work on: the cluster has none but its head")
+    return usable
+
+
+def others(nodes: Sequence[ClusterNode]) -> list[str]:
+    """The machines of the cluster that are not among these."""
+    ray = load_ray("a foreign engine")
+    return sorted({node["NodeID"] for node in ray.nodes() if node.get("Alive", True)} - {n.id for n in nodes})
+
+
+def on_node(node: ClusterNode) -> Any:
+    """Ray's scheduling strategy for work that must be done on one machine."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node.id, soft=False)
+
+
+def set_up_nodes(ray: Any, plan: Plan, stages: dict[int, bytes], nodes: Sequence[ClusterNode], places: Places) -> None:
+    """Call ``setup_on_node`` of the stages that have one, on every machine they can run on."""
+    calls = []
+    for group in plan.groups:
+        own = [plan.vertices[v].stage for v in group.vertices]
+        if group.is_source or all(type(s).setup_on_node is ProcessingStage.setup_on_node for s in own):
+            continue
+        for node in nodes:
+            if node.gpus or not group.resources.requires_gpu:
+                options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": on_node(node)}
+                if group.runtime_env:
+                    options["runtime_env"] = group.runtime_env
+                call = ray.remote(_set_up_here).options(**options)
+                calls.append(call.remote(stages[group.index], group.index, node.id, places))
+    try:
+        ray.get(calls)
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause if isinstance(error.cause, Exception) else error) from None
+
+
+def _set_up_here(stages: bytes, group: int, node: str, places: Places) -> None:
+    import pickle
+
+    spec: GroupSpec = pickle.loads(stages)[group]
+    set_up_on_node(spec, NodeInfo(node), WorkerMetadata(scratch=places.scratch))
+
+
+def card_memory_gb(ray: Any, nodes: Sequence[ClusterNode]) -> float:
+    """Memory of the smallest GPU of the cluster; 0 where there is none that can be asked."""
+    calls = [
+        ray.remote(_cards_here).options(num_cpus=0, scheduling_strategy=on_node(node)).remote()
+        for node in nodes
+        if node.gpus
+    ]
+    found = [size for sizes in ray.get(calls) for size in sizes]
+    return min(found, default=0.0)
+
+
+def _cards_here() -> list[float]:
+    return [card.memory_gb for card in machine.gpus()]
+
+
+def gpu_share(names: str, resources: Resources, card_gb: float) -> float:
+    """How many GPUs one worker takes, ``gpu_memory_gb`` as a fraction of a card of that size."""
+    if not resources.gpu_memory_gb:
+        return resources.gpus
+    if not card_gb:
+        raise ResourceError(
+            f"stage {names!r} asks for {resources.gpu_memory_gb:g} GB of GPU memory, but no GPU of the cluster says "
+            "how much it has. Give a share of a card instead: Resources(gpus=0.25)"
+        )
+    # Ray counts in ten-thousandths; rounded up, so that workers never ask for more than the card has.
+    return min(1.0, -(-int(resources.gpu_fraction(card_gb) * 1e6) // 100) / 1e4)
+
+
+def names_of(plan: Plan, group: Group) -> str:
+    """The stages of a group, in words."""
+    return " + ".join(plan.vertices[v].name for v in group.vertices)
+
+
+class Mailbox:
+    """Where workers leave records for the driver: a small actor beside it.
+
+    Args:
+        ray: The module.
+    """
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        here = ClusterNode(ray.get_runtime_context().get_node_id(), 0, 0)
+        keeper = ray.remote(_Keeper).options(num_cpus=0, max_concurrency=1000, scheduling_strategy=on_node(here))
+        self.slot = Slot(keeper.remote())
+
+    def take(self, wait_s: float) -> list[bytes]:
+        """All messages there are; waits for the first."""
+        messages: list[bytes] = self._ray.get(self.slot.keeper.take.remote(wait_s))
+        return messages
+
+    def members(self) -> list[Member]:
+        """The workers that have checked in since this was last asked."""
+        members: list[Member] = self._ray.get(self.slot.keeper.members.remote())
+        return members
+
+    def close(self) -> None:
+        """Remove the mailbox."""
+        if self._ray.is_initialized():
+            self._ray.kill(self.slot.keeper)
+
+
+class Slot:
+    """The workers' side of a mailbox."""
+
+    def __init__(self, keeper: Any) -> None:
+        self.keeper = keeper
+
+    def post(self, message: bytes) -> None:
+        """Leave a message; it is there when this returns."""
+        import ray
+
+        ray.get(self.keeper.put.remote(message))
+
+    def check_in(self) -> None:
+        """Tell which process this is, so that it can be ended should it outlive its actor."""
+        import ray
+
+        member = Member(ray.get_runtime_context().get_node_id(), os.getpid(), _started(os.getpid()))
+        ray.get(self.keeper.check_in.remote(member))
+
+
+@dataclass(frozen=True)
+class Member:
+    """A worker's process: its machine, its number, and when it began, since numbers are given out again."""
+
+    node: str
+    pid: int
+    started: float | None
+
+
+def _started(pid: int) -> float | None:
+    import psutil
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def end_members(ray: Any, members: Sequence[Member]) -> None:
+    """End processes that should be gone by now, on whichever machine they are."""
+    calls = []
+    for name in sorted({m.node for m in members}):
+        there = [m for m in members if m.node == name]
+        strategy = on_node(ClusterNode(name, 0, 0))
+        calls.append(ray.remote(_end_here).options(num_cpus=0, scheduling_strategy=strategy).remote(there))
+    for call in calls:
+        with suppress(ray.exceptions.RayError):  # a machine that is gone has no processes left
+            ray.get(call, timeout=30)
+
+
+def _end_here(members: Sequence[Member]) -> None:
+    import signal
+
+    for member in members:
+        if member.pid != os.getpid() and member.started is not None and _started(member.pid) == member.started:
+            with suppress(ProcessLookupError):
+                os.kill(member.pid, signal.SIGKILL)
+
+
+class _Keeper:
+    """Holds messages until the driver takes them. Who posts more than the driver can take waits."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._messages: asyncio.Queue[bytes] = asyncio.Queue(maxsize=10_000)
+        self._members: list[Member] = []
+
+    async def put(self, message: bytes) -> None:
+        await self._messages.put(message)
+
+    async def check_in(self, member: Member) -> None:
+        self._members.append(member)
+
+    async def members(self) -> list[Member]:
+        taken, self._members = self._members, []
+        return taken
+
+    async def take(self, wait_s: float) -> list[bytes]:
+        import asyncio
+
+        try:
+            taken = [await asyncio.wait_for(self._messages.get(), wait_s)]
+        except TimeoutError:
+            return []
+        while not self._messages.empty():
+            taken.append(self._messages.get_nowait())
+        return taken

@@ -1,0 +1,88 @@
+"""How the demands of stages are made to fit a cluster in which an engine holds a worker of each at the same time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tamis.backends.foreign.cluster import ClusterNode
+from tamis.errors import PlanError, ResourceError, did_you_mean
+
+LEAST_CPUS = 0.01
+"""A worker's share of a core at least, so that engines count it."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the workers of one group need that are there from the beginning to the end.
+
+    Args:
+        name: The group's stages, in words.
+        cpus, gpus: For one worker.
+        workers: How many there are at least.
+    """
+
+    name: str
+    cpus: float
+    gpus: float
+    workers: int = 1
+
+
+def scaled_cpus(needs: Sequence[Need], cpus: float, largest: float) -> list[float]:
+    """CPUs to ask for, for one worker of each group, so that the least number of workers of all fits together.
+
+    Demands that fit are left alone; others are made smaller in proportion: the workers then share the cores.
+
+    Args:
+        needs: The demands.
+        cpus: What the cluster has.
+        largest: What its largest machine has.
+
+    >>> scaled_cpus([Need("a", 1, 0), Need("b", 1, 0, workers=3)], cpus=2, largest=2)
+    [0.5, 0.5]
+    >>> scaled_cpus([Need("a", 1, 0), Need("b", 0.5, 0)], cpus=2, largest=2)
+    [1, 0.5]
+    """
+    together = sum(max(n.cpus, LEAST_CPUS) * n.workers for n in needs)
+    factor = min(1.0, cpus / together) if together else 1.0
+    wanted = [max(min(n.cpus * factor, largest), LEAST_CPUS) for n in needs]
+    return [w if w == n.cpus else math.floor(w * 1e4) / 1e4 for w, n in zip(wanted, needs, strict=True)]
+
+
+def check_gpus(needs: Sequence[Need], nodes: Sequence[ClusterNode], engine: str) -> None:
+    """Refuse stages that want more GPUs than there are."""
+    asking = [n for n in needs if n.gpus]
+    total, largest = sum(n.gpus for n in nodes), max((n.gpus for n in nodes), default=0.0)
+    for need in asking:
+        if not total:
+            raise ResourceError(
+                f"stage {need.name!r} asks for a GPU, but the cluster has none that can be used. "
+                "`ray status` shows what it has"
+            )
+        if need.gpus > largest:
+            raise ResourceError(
+                f"stage {need.name!r} asks for {need.gpus:g} GPUs on one machine, the cluster has at most {largest:g}"
+            )
+    together = sum(n.gpus * n.workers for n in asking)
+    if together > total + 1e-9:
+        parts = ", ".join(f"{n.name}: {f'{n.workers} x ' if n.workers > 1 else ''}{n.gpus:g}" for n in asking)
+        raise ResourceError(
+            f"the stages ask for {together:g} GPUs together ({parts}), the cluster has {total:g}. {engine} holds a "
+            "worker of every stage at the same time: give shares of a card, Resources(gpus=0.5), or fewer workers"
+        )
+
+
+def known_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    """Refuse settings that are not known.
+
+    >>> known_keys({"max_worker": 2}, ["min_workers", "max_workers"], "stage 'a', ray_stage_spec")
+    Traceback (most recent call last):
+    ...
+    tamis.errors.PlanError: stage 'a', ray_stage_spec: there is no 'max_worker'. Did you mean 'max_workers'?
+    """
+    for key in given:
+        if key not in known:
+            hint = did_you_mean(str(key), known) or f" There is {', '.join(known)}."
+            raise PlanError(f"{where}: there is no {key!r}.{hint}")

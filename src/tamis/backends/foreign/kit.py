@@ -1,0 +1,84 @@
+"""What the executors on foreign engines have in common: what workers are given, and how a run is carried out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from tamis.backends.base import Run
+from tamis.backends.carry_out import places_of
+from tamis.backends.foreign.cluster import ClusterNode, Mailbox, set_up_nodes
+from tamis.backends.foreign.driver import Engine, ForeignDriver
+from tamis.backends.foreign.operator import OperatorSpec
+from tamis.backends.runner import GroupSpec, Places
+from tamis.backends.substrates.processes import pickled_stages
+from tamis.plan import Group, Plan
+
+
+def group_specs(plan: Plan) -> dict[int, GroupSpec]:
+    """What workers must know of the groups that do work."""
+    return {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What an engine gives its workers.
+
+    Args:
+        plan: The plan.
+        stages: The stages of each group, pickled.
+        places: Where the run keeps its files.
+        mailbox: Where records come in.
+        path: Where Python finds modules.
+        run: A name for the run, different for each.
+    """
+
+    plan: Plan
+    stages: dict[int, bytes]
+    places: Places
+    mailbox: Mailbox
+    path: tuple[str, ...]
+    run: str
+
+    @classmethod
+    def of(cls, ray: Any, plan: Plan, run: Run, nodes: list[ClusterNode]) -> Kit:
+        """Put it together, and set the machines up."""
+        stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
+        places = places_of(run)
+        set_up_nodes(ray, plan, stages, nodes, places)
+        path = (os.getcwd(), *(p for p in sys.path if p))
+        return cls(plan, stages, places, Mailbox(ray), path, uuid.uuid4().hex)
+
+    def operator(self, group: Group, inside: frozenset[int], **settings: Any) -> OperatorSpec:
+        """What the workers of a group must know; settings are further fields of it."""
+        return OperatorSpec(
+            self.run,
+            group.index,
+            group.entry,
+            self.plan.vertices[group.entry].name,
+            self.stages[group.index],
+            self.places,
+            inside,
+            frozenset(v.index for v in self.plan.vertices if v.is_source),
+            self.path,
+            timeout_s=group.timeout_s,
+            **settings,
+        )
+
+
+def run_on_engine(plan: Plan, run: Run, engine: Engine, kit: Kit) -> bool:
+    """Carry out a plan on an engine, show how it gets on, and clean up behind it."""
+    driver = ForeignDriver(plan, run, engine)
+    run.stats = driver.stats
+    run.observer.start(driver.snapshot())
+    state = "failed"
+    try:
+        done = driver.execute()
+        state = "done"
+        return done
+    finally:
+        run.observer.finish(driver.snapshot(state))
+        kit.mailbox.close()

@@ -1,0 +1,284 @@
+"""The worker's side in a foreign engine: an operator takes parcels, works on its own and lets the others through.
+
+Engines know a row of operators, a plan is a graph. Each parcel says which stage it is for, so any graph runs on a row:
+an operator that it is not for hands it on as it is. Data travels inside the engine. What the driver must know of it
+(files, counts, failures) goes to the driver's mailbox, which is told before the engine is: whatever an engine does
+twice is recognised there by its task ids.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tamis.backends.payload import Envelope, TaskFile, discard, pack, unpack
+from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, Places, cannot_travel
+from tamis.backends.substrates.worker import travels
+from tamis.plan import END
+from tamis.stages.base import WorkerMetadata
+from tamis.stages.io.paths import discard as discard_file
+from tamis.tasks import DocumentBatch, Task
+from tamis.tasks.storage import pickled, write_task
+
+STOP = "stop"
+"""The file in the run's scratch directory that tells workers to begin nothing new."""
+
+SHOWN_BYTES = 2**16
+"""Tasks up to this size are sent to the driver when they fail, so that it can say which files they were made of."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Tasks on their way through an engine: one, or a batch that the driver has put together.
+
+    Args:
+        vertex: The stage it is for.
+        fresh: Whether it comes straight from a source, so that it need not be begun when the user wants to stop.
+        envelopes: The tasks. Their payloads are bytes or files; a single one may be in the body instead.
+        body: The table of a single task, as an Arrow stream, or all of it, pickled.
+    """
+
+    vertex: int
+    fresh: bool
+    envelopes: list[Envelope]
+    body: Any = None
+
+
+@dataclass(frozen=True)
+class OperatorSpec:
+    """What a worker must know to be an operator. It can be pickled whatever the stages are.
+
+    Args:
+        run: A name for the run, different for each.
+        group: The group's number.
+        entry: The vertex its parcels are addressed to.
+        name: The name of its first stage.
+        stages: The stages, pickled.
+        places: Where the run keeps its files.
+        inside: Vertices that come later in the row: tasks for them go on inside the engine.
+        barriers: Vertices that take nothing from hand to hand.
+        path: Where Python finds modules, as in the driver.
+        retries: How often a task is tried again after a stage raised.
+        keep_failed: Whether the data of a task that failed is set down in a file.
+        renew: Whether stages are set up anew after a failure.
+        setup_attempts: How often setup is tried before the first task.
+        timeout_s: How long a parcel may take.
+    """
+
+    run: str
+    group: int
+    entry: int
+    name: str
+    stages: bytes
+    places: Places
+    inside: frozenset[int]
+    barriers: frozenset[int]
+    path: tuple[str, ...] = ()
+    retries: int = 1
+    keep_failed: bool = False
+    renew: bool = False
+    setup_attempts: int = 1
+    timeout_s: float | None = None
+
+
+@dataclass
+class Record:
+    """What the driver is told of one parcel.
+
+    Args:
+        group: The group that worked on it.
+        batch: Its tasks, without data.
+        outcome: What became of it. Outputs are those that leave the engine: for the driver to keep or to hand out.
+        passed: How many outputs went on inside the engine.
+        retries: How often it was tried again.
+        kept: Files with the tasks' data, if it failed and they were to be kept.
+        skipped: It was not begun, since the user wants to stop.
+        begun: It was just begun. Whoever dies with a parcel cannot say so any more; this tells what it was.
+    """
+
+    group: int
+    batch: list[Envelope]
+    outcome: Outcome = field(default_factory=Outcome)
+    passed: int = 0
+    retries: int = 0
+    kept: list[str] = field(default_factory=list)
+    skipped: bool = False
+    begun: bool = False
+
+
+class Mailbox(Protocol):
+    """Where workers leave records for the driver."""
+
+    def post(self, message: bytes) -> None:
+        """Leave a message; it is there when this returns."""
+
+
+class Operator:
+    """Runs one group on the parcels that are for it.
+
+    Args:
+        spec: The group and where things are.
+        mailbox: Where the driver is told.
+        worker: The worker it runs in.
+    """
+
+    def __init__(self, spec: OperatorSpec, mailbox: Mailbox, worker: WorkerMetadata) -> None:
+        self._spec, self._mailbox, self._worker = spec, mailbox, worker
+        sys.path += [p for p in spec.path if p not in sys.path]
+        self._group: GroupSpec = pickle.loads(spec.stages)[spec.group]
+        self._runner = GroupRunner(self._group, worker, spec.places)
+        self._payloads = os.path.join(spec.places.scratch, "payloads")
+        self._stop = os.path.join(spec.places.scratch, STOP)
+
+    def set_up(self) -> None:
+        """Set the stages up beforehand. If that fails, the first task will say so."""
+        for _ in range(self._spec.setup_attempts):
+            if self._runner.set_up() is None:
+                return
+
+    def work(self, parcel: Parcel) -> Iterator[Parcel]:
+        """Work on a parcel; the parcels it makes are for later operators."""
+        if parcel.vertex != self._spec.entry:
+            yield parcel
+            return
+        if parcel.fresh and os.path.exists(self._stop):
+            self._post(Record(self._spec.group, parcel.envelopes, skipped=True))
+            return
+        self._post(Record(self._spec.group, [_shown(parcel)], begun=True))
+        try:
+            tasks = open_parcel(parcel)
+            record = self._run_in_time(parcel, tasks)
+            going_on = [] if record.outcome.failure else self._sort(record)
+        except Exception as error:  # noqa: BLE001 - a task that cannot travel is reported as any other failure
+            record = Record(self._spec.group, parcel.envelopes)
+            record.outcome = Outcome(failure=cannot_travel(self._spec.name, error))
+            going_on = []
+        self._post(record)
+        yield from going_on
+
+    def close(self) -> None:
+        """Tear the stages down."""
+        self._runner.close()
+
+    def _run_in_time(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
+        """Run a parcel. If that takes too long the driver is told and ends everything: there is no way back here."""
+        limit = self._spec.timeout_s
+        if limit is None:
+            return self._run(parcel, tasks)
+        failure = Failure(self._spec.name, f"it took longer than the {limit:g} s of timeout_s", died=True)
+        late = Record(self._spec.group, [_shown(parcel)], Outcome(failure=failure))
+        timer = threading.Timer(limit, self._post, [late])
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._run(parcel, tasks)
+        finally:
+            timer.cancel()
+
+    def _run(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
+        record = Record(self._spec.group, [_without_data(e) for e in parcel.envelopes])
+        while True:
+            record.outcome = self._runner.run(tasks)
+            failure = record.outcome.failure
+            if failure is None:
+                return record
+            if failure.permanent or record.retries >= self._spec.retries:
+                break
+            record.retries += 1
+        for envelope, task in zip(record.batch, tasks, strict=True):
+            envelope.attempt = record.retries + 1
+            if task.nbytes <= SHOWN_BYTES:
+                envelope.payload = pickled(task)
+        if self._spec.keep_failed:
+            record.kept = [self._set_down(task) for task in tasks]
+        if self._spec.renew:
+            self._runner.close()
+            self._runner = GroupRunner(self._group, self._worker, self._spec.places)
+        return record
+
+    def _sort(self, record: Record) -> list[Parcel]:
+        """Which outputs go on inside the engine; the others stay in the record, in a form that can travel."""
+        inside: list[Parcel] = []
+        outside: list[Envelope] = []
+        published = record.outcome.published
+        try:
+            for envelope in record.outcome.outputs:
+                if envelope.vertex in self._spec.barriers:
+                    discard(envelope.payload)
+                elif envelope.vertex in self._spec.inside:
+                    inside.append(sealed(envelope))
+                else:
+                    envelope.payload = self._for_driver(envelope)
+                    outside.append(envelope)
+        except Exception:
+            for item in published:
+                discard_file(item)
+            raise
+        record.outcome.outputs, record.passed = outside, len(inside)
+        return inside
+
+    def _for_driver(self, envelope: Envelope) -> Any:
+        if envelope.vertex == END:
+            return pickled(envelope.payload) if isinstance(envelope.payload, Task) else envelope.payload
+        os.makedirs(self._payloads, exist_ok=True)
+        return pack(envelope.payload, self._payloads)
+
+    def _set_down(self, task: Task[Any]) -> str:
+        os.makedirs(self._payloads, exist_ok=True)
+        path = os.path.join(self._payloads, os.urandom(8).hex())
+        write_task(task, path)
+        return path
+
+    def _post(self, record: Record) -> None:
+        failure = record.outcome.failure
+        if failure is not None and not travels(failure.exception):
+            record.outcome.failure = replace(failure, exception=None)
+        self._mailbox.post(pickle.dumps(record))
+
+
+def sealed(envelope: Envelope) -> Parcel:
+    """A parcel for a task in this process: tables as Arrow streams, which are read without a copy."""
+    task = envelope.payload
+    if not isinstance(task, Task):
+        return Parcel(envelope.vertex, False, [envelope])
+    if not isinstance(task, DocumentBatch):
+        return Parcel(envelope.vertex, False, [replace(envelope, payload=None)], pa.py_buffer(pickled(task)))
+    shell = copy.copy(task)
+    shell.data = task.data.schema.empty_table()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, task.data.schema) as writer:
+        writer.write_table(task.data)
+    return Parcel(envelope.vertex, False, [replace(envelope, payload=pickled(shell))], sink.getvalue())
+
+
+def open_parcel(parcel: Parcel) -> list[Task[Any]]:
+    """The tasks in a parcel."""
+    if parcel.body is None:
+        return [unpack(e.payload) for e in parcel.envelopes]
+    shell = parcel.envelopes[0].payload
+    if shell is None:
+        return [pickle.loads(parcel.body)]
+    task = unpack(shell)
+    task.data = pa.ipc.open_stream(parcel.body).read_all()
+    return [task]
+
+
+def _shown(parcel: Parcel) -> Envelope:
+    """The first task of a parcel; with its data only if that is small, as a list of files is."""
+    first = parcel.envelopes[0]
+    small = parcel.body is None and isinstance(first.payload, bytes) and len(first.payload) <= SHOWN_BYTES
+    return replace(first, payload=first.payload if small else None)
+
+
+def _without_data(envelope: Envelope) -> Envelope:
+    """An envelope for the driver: it frees the file that the data is in, if it is in one."""
+    payload = envelope.payload
+    return replace(envelope, payload=payload if isinstance(payload, TaskFile) else None)

@@ -1,0 +1,328 @@
+"""Workers on nodes and cards: where the next one goes.
+
+Nodes in the same state are kept together (a :class:`Rack`), so what packing costs grows with the number of different
+nodes, not with the number of nodes, cards or workers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tamis.stages.resources import Resources
+
+__all__ = [
+    "EPSILON",
+    "Cores",
+    "Node",
+    "Rack",
+    "Slot",
+    "card_gb",
+    "card_share",
+    "count_workers",
+    "least_share",
+    "pack",
+    "racks_of",
+    "shared_cpus",
+    "size",
+    "slots_of",
+]
+
+EPSILON = 1e-9
+_UNKNOWN_CARD_GB = 24.0
+
+Cores = Literal["leave last", "free", "share"]
+"""What a new worker may take of a node's cores: all free ones but the last, any free one, or also those of others."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster.
+
+    Args:
+        id: Its name.
+        cpus: Its cores.
+        gpus: Memory of each card in GB, 0.0 where it is not known; a card's id is its place here.
+    """
+
+    id: str
+    cpus: float
+    gpus: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one worker lives: a node, and the cards it uses there, wholly or in part."""
+
+    node: str
+    gpu_ids: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Rack:
+    """Nodes in the same state. Never changed: a change makes another.
+
+    Args:
+        nodes: Their names.
+        cpus: Cores of each.
+        memory: Memory of each card in GB.
+        free_cpus: Cores of each that no worker holds; below zero where workers share cores.
+        free: The part of each card that is free.
+        placed: The workers on each node: group, cards, how many.
+    """
+
+    nodes: tuple[str, ...]
+    cpus: float
+    memory: tuple[float, ...]
+    free_cpus: float
+    free: tuple[float, ...]
+    placed: tuple[tuple[int, tuple[int, ...], int], ...] = ()
+
+    @property
+    def last_cpu(self) -> float:
+        """What remains of each node for the general workers, whatever else it runs."""
+        return min(1.0, self.cpus)
+
+    def with_worker(self, group: int, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> Rack:
+        """The same with ``count`` more workers there, fewer if it is below zero."""
+        return self.with_workers(group, needs, [(gpu_ids, count)])
+
+    def with_workers(self, group: int, needs: Resources, there: Sequence[tuple[tuple[int, ...], int]]) -> Rack:
+        """The same with so many more workers on each of these cards."""
+        free, total = list(self.free), 0
+        placed = {(g, ids): n for g, ids, n in self.placed}
+        for gpu_ids, count in there:
+            total += count
+            placed[group, gpu_ids] = placed.get((group, gpu_ids), 0) + count
+            for card in gpu_ids:
+                share = 1.0 if needs.gpus >= 1 else card_share(needs, self.memory[card])
+                free[card] = round(free[card] - share * count, 9)
+        return Rack(
+            self.nodes,
+            self.cpus,
+            self.memory,
+            round(self.free_cpus - needs.cpus * total, 9),
+            tuple(free),
+            tuple([(g, ids, n) for (g, ids), n in placed.items() if n]),
+        )
+
+    def of(self, nodes: tuple[str, ...]) -> Rack:
+        """Some of its nodes."""
+        return Rack(nodes, self.cpus, self.memory, self.free_cpus, self.free, self.placed)
+
+
+def card_gb(memory_gb: float) -> float:
+    """A card's memory, with a usual one assumed where it is not known (a logical GPU)."""
+    return memory_gb or _UNKNOWN_CARD_GB
+
+
+def card_share(needs: Resources, memory_gb: float) -> float:
+    """The part of such a card that one worker takes; infinite where it does not fit.
+
+    >>> card_share(Resources(gpu_memory_gb=12), 0.0), card_share(Resources(gpu_memory_gb=40), 24.0)
+    (0.5, inf)
+    """
+    if not needs.gpu_memory_gb:
+        return needs.gpus
+    memory_gb = card_gb(memory_gb)
+    return math.inf if needs.gpu_memory_gb > memory_gb else needs.gpu_fraction(memory_gb)
+
+
+def least_share(needs: Resources, cards: Iterable[float]) -> float:
+    """The cards one worker takes, or the part of the card that suits it best."""
+    if needs.gpus or not needs.requires_gpu:
+        return needs.gpus
+    return min((card_share(needs, memory) for memory in set(cards)), default=math.inf)
+
+
+def size(needs: Resources, cards: Iterable[float]) -> tuple[bool, float, float, float]:
+    """Sorts the hard to place first: what fits on some cards only, many cards, large parts of one, many cores."""
+    shares = [card_share(needs, memory) for memory in cards] if needs.requires_gpu else []
+    fits = [share for share in shares if share <= 1] if needs.gpus < 1 else [needs.gpus]
+    picky = any(math.isinf(share) for share in shares)
+    return not picky, -max(fits, default=0.0), -needs.gpu_memory_gb, -needs.cpus
+
+
+def racks_of(nodes: Sequence[Node], placed: Mapping[int, Sequence[Slot]], needs: Mapping[int, Resources]) -> list[Rack]:
+    """The cluster with these workers on it. Those whose node or card is gone, or is full already, are left out."""
+    on_node: dict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)
+    for group, slots in placed.items():
+        for slot in slots:
+            on_node[slot.node][group, slot.gpu_ids] += 1
+    alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for node in nodes:
+        alike[node.cpus, node.gpus, tuple(sorted(on_node[node.id].items()))].append(node.id)
+    first = {node.id: node for node in nodes}
+    racks = []
+    for names in alike.values():
+        node = first[names[0]]
+        rack = Rack(tuple(names), node.cpus, node.gpus, node.cpus, (1.0,) * len(node.gpus))
+        for (group, gpu_ids), count in sorted(on_node[node.id].items()):
+            rack = rack.with_worker(group, needs[group], gpu_ids, _that_fit(rack, needs[group], gpu_ids, count))
+        racks.append(rack)
+    return racks
+
+
+def _that_fit(rack: Rack, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> int:
+    cards = max(1, int(needs.gpus)) if needs.requires_gpu else 0
+    if len(set(gpu_ids)) != cards or any(card >= len(rack.free) for card in gpu_ids):
+        return 0
+    for card in gpu_ids:
+        share = 1.0 if needs.gpus >= 1 else card_share(needs, rack.memory[card])
+        count = min(count, math.floor(rack.free[card] / share + EPSILON))
+    return count
+
+
+def slots_of(racks: Iterable[Rack]) -> dict[int, Counter[Slot]]:
+    """How many workers each group has in each slot."""
+    slots: dict[int, Counter[Slot]] = defaultdict(Counter)
+    for rack in racks:
+        for group, gpu_ids, count in rack.placed:
+            for node in rack.nodes:
+                slots[group][Slot(node, gpu_ids)] += count
+    return slots
+
+
+# --- finding free room ----------------------------------------------------------------------------------------------
+
+
+def pack(racks: list[Rack], group: int, needs: Resources, count: int, cores: Cores = "free") -> int:
+    """Place up to ``count`` workers in free room, in place; return how many found none.
+
+    A part of a card is taken from the fullest card where it fits, whole cards from the nodes with the fewest empty
+    ones. Workers without cards go to nodes without cards first, and take a node's last core last.
+
+    Args:
+        racks: The cluster.
+        group: Whose workers.
+        needs: What each needs.
+        count: How many.
+        cores: Which cores they may take. Cards are never shared beyond what they have.
+    """
+    if needs.requires_gpu:
+        passes: list[tuple[_Chooser, Cores]] = [(_on_empty_cards, cores)]
+        if needs.gpus < 1:
+            passes.insert(0, (_on_shared_cards, cores))
+    elif cores == "share":
+        # One at a time to the least crowded node, so that no node has to bear them all.
+        while count and not _pack_pass(racks, group, needs, 1, _least_crowded, cores):
+            count -= 1
+        return count
+    else:
+        passes = (
+            [(_anywhere, "leave last")] if cores == "leave last" else [(_anywhere, "leave last"), (_anywhere, cores)]
+        )
+    for choose, which in passes:
+        count = _pack_pass(racks, group, needs, count, choose, which)
+    return count
+
+
+_Chooser = Callable[[Rack, Resources], tuple[tuple[float, ...], list[int]] | None]
+"""How well a node suits (the least is the best) and its cards in the order of use; ``None`` if it has no room."""
+
+
+def _anywhere(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+    return (float(len(rack.memory) > 0), -rack.free_cpus), []
+
+
+def _least_crowded(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+    return (-rack.free_cpus / max(rack.cpus, EPSILON), float(len(rack.memory) > 0)), []
+
+
+def _on_empty_cards(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+    """Empty cards, small ones first: they leave the large ones to those who need them.
+
+    Likewise whole cards are taken where cores are few: several workers on one card need more of them.
+    """
+    cards = [
+        (card_gb(rack.memory[card]), card)
+        for card, free in enumerate(rack.free)
+        if free >= 1 - EPSILON and (needs.gpus or card_share(needs, rack.memory[card]) <= 1)
+    ]
+    if len(cards) < needs.gpus or not cards:
+        return None
+    cards.sort()
+    cores = rack.free_cpus if needs.gpus >= 1 else -rack.free_cpus
+    return (cards[max(1, int(needs.gpus)) - 1][0], len(cards), cores), [card for _, card in cards]
+
+
+def _on_shared_cards(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+    cards = [
+        (free, card)
+        for card, free in enumerate(rack.free)
+        if EPSILON < free < 1 - EPSILON and card_share(needs, rack.memory[card]) <= free + EPSILON
+    ]
+    if not cards:
+        return None
+    cards.sort()
+    return (cards[0][0], -rack.free_cpus), [card for _, card in cards]
+
+
+def _pack_pass(racks: list[Rack], group: int, needs: Resources, count: int, choose: _Chooser, cores: Cores) -> int:
+    if not count:
+        return 0
+    found = []
+    for number, rack in enumerate(racks):
+        room = _cpu_room(rack, needs, count, cores)
+        if room > 0 and (choice := choose(rack, needs)) is not None:
+            found.append((choice[0], number, room, choice[1]))
+    for _, number, room, cards in sorted(found):
+        rack = racks[number]
+        rest = rack.nodes
+        while rest and count:
+            filled, taken = _fill(rack, group, needs, min(room, count), cards)
+            if not taken:
+                break
+            alike = min(len(rest), count // taken)
+            racks.append(filled.of(rest[:alike]))
+            rest, count = rest[alike:], count - alike * taken
+        racks[number] = rack.of(rest)
+        if not count:
+            break
+    racks[:] = [rack for rack in racks if rack.nodes]
+    return count
+
+
+def _cpu_room(rack: Rack, needs: Resources, count: int, cores: Cores) -> int:
+    if cores == "share":
+        return count if needs.cpus <= rack.cpus + EPSILON else 0
+    if not needs.cpus:
+        return count
+    keep = rack.last_cpu if cores == "leave last" else 0.0
+    return max(0, min(count, math.floor((rack.free_cpus - keep) / needs.cpus + EPSILON)))
+
+
+def _fill(rack: Rack, group: int, needs: Resources, count: int, cards: list[int]) -> tuple[Rack, int]:
+    """One node with up to ``count`` more workers on these cards, and how many they are."""
+    if not needs.requires_gpu:
+        return rack.with_worker(group, needs, (), count), count
+    there: list[tuple[tuple[int, ...], int]] = []
+    if needs.gpus >= 1:
+        each = int(needs.gpus)
+        for nth in range(min(count, len(cards) // each)):
+            there.append((tuple(sorted(cards[nth * each : (nth + 1) * each])), 1))
+        return rack.with_workers(group, needs, there), len(there)
+    left = count
+    for card in cards:
+        fits = math.floor(rack.free[card] / card_share(needs, rack.memory[card]) + EPSILON)
+        if fits := min(fits, left):
+            there.append(((card,), fits))
+            left -= fits
+    return rack.with_workers(group, needs, there), count - left
+
+
+def shared_cpus(racks: Iterable[Rack]) -> float:
+    """Cores for the general workers: those that nobody holds, and on each node at least the last one."""
+    return sum(len(rack.nodes) * max(rack.free_cpus, rack.last_cpu) for rack in racks)
+
+
+def count_workers(racks: Iterable[Rack]) -> Counter[int]:
+    """Workers of each group."""
+    found = Counter[int]()
+    for rack in racks:
+        for group, _, count in rack.placed:
+            found[group] += count * len(rack.nodes)
+    return found

@@ -1,0 +1,213 @@
+"""Ray Data as an engine: parcels are rows, groups are operators of one dataset, which is executed as a stream."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tamis.backends.foreign.cluster import ClusterNode, Slot, others
+from tamis.backends.foreign.kit import Kit
+from tamis.backends.foreign.operator import Operator, OperatorSpec, Parcel
+from tamis.errors import StageError, WorkerDiedError
+from tamis.plan import Group
+from tamis.stages.base import WorkerMetadata
+
+A_LITTLE_CPU = 1e-4
+"""The least that Ray tells apart."""
+
+
+@dataclass
+class Seat:
+    """How a group runs on Ray.
+
+    Args:
+        group: The group.
+        is_actor: Whether its workers are actors; else each parcel is a Ray task.
+        cpus, gpus: What one worker asks of Ray.
+        least, most: How many actors, or Ray tasks at a time.
+        initial: How many actors to begin with.
+        max_calls: After how many tasks a process is replaced.
+        runtime_env: What the processes need beside the stages.
+        remote_args: Further settings for Ray.
+    """
+
+    group: Group
+    is_actor: bool
+    cpus: float
+    gpus: float
+    least: int = 1
+    most: int | None = None
+    initial: int | None = None
+    max_calls: int | None = None
+    runtime_env: dict[str, Any] | None = None
+    remote_args: dict[str, Any] = field(default_factory=dict)
+
+
+class RayDataEngine:
+    """Runs segments of a plan as datasets.
+
+    Args:
+        kit: What workers are given.
+        seats: How each group runs.
+        nodes: The machines that may be used.
+        retries: How often a task is tried again after its stage raised.
+    """
+
+    def __init__(self, kit: Kit, seats: dict[int, Seat], nodes: Sequence[ClusterNode], retries: int) -> None:
+        self.workers = max(1, int(sum(n.cpus for n in nodes)))
+        self._kit, self._seats, self._retries = kit, seats, retries
+        self._mailbox = kit.mailbox
+        self._avoid = others(nodes)
+        self._executor: Any = None
+
+    def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
+        """What the workers of a group must know."""
+        return self._kit.operator(group, inside, retries=self._retries)
+
+    def take(self, wait_s: float) -> list[bytes]:
+        """The records that have come in."""
+        return self._mailbox.take(wait_s)
+
+    def carry(self, groups: Sequence[Group], operators: Sequence[OperatorSpec], parcels: list[Parcel]) -> None:
+        """Execute one dataset: the parcels, through all operators."""
+        import ray
+        from ray.data.context import DataContext
+
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        before = DataContext.get_current()
+        context = before.copy()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        context.target_max_block_size = 1  # every row is a block of its own, so that it can go to any worker
+        context.target_min_block_size = 1
+        DataContext._set_current(context)
+        try:
+            dataset = ray.data.from_blocks([row_of(p) for p in parcels])
+            for place, (group, spec) in enumerate(zip(groups, operators, strict=True)):
+                dataset = self._mapped(dataset, self._seats[group.index], spec, place)
+            self._keep_executor_of(dataset)
+            for _ in dataset.iter_internal_ref_bundles():
+                pass  # what comes out at the end has been told already
+        except Exception as error:
+            raise _said_plainly(error) from error
+        finally:
+            self._executor = None
+            DataContext._set_current(before)
+
+    def abort(self) -> None:
+        """Stop the dataset that is being executed."""
+        executor = self._executor
+        if executor is not None:
+            executor.shutdown(force=True)
+
+    def _keep_executor_of(self, dataset: Any) -> None:
+        """Get hold of what executes the dataset: Ray Data itself shows it only once the first block is there."""
+        create = getattr(dataset, "_create_executor", None)
+        if create is None:  # another version of Ray: then a run that is stopped ends when its tasks do
+            return
+
+        def kept() -> Any:
+            self._executor = create()
+            return self._executor
+
+        dataset._create_executor = kept
+
+    def _mapped(self, dataset: Any, seat: Seat, spec: OperatorSpec, place: int) -> Any:
+        from ray.data import ActorPoolStrategy, TaskPoolStrategy
+
+        # Neighbours that ask for the same are fused by Ray Data. What runs together is the plan's business, and a
+        # task that makes many must let others work on them: so no two neighbours ask for quite the same.
+        cpus = max(seat.cpus - A_LITTLE_CPU * (place % 2), 0.0)
+        options: dict[str, Any] = {"num_cpus": cpus, "batch_format": "pyarrow", "batch_size": 1}
+        if seat.gpus:
+            options["num_gpus"] = seat.gpus
+        if seat.runtime_env:
+            options["runtime_env"] = seat.runtime_env
+        if self._avoid:
+            options["label_selector"] = {"ray.io/node-id": f"!in({', '.join(self._avoid)})"}
+        options |= seat.remote_args
+        slot = self._mailbox.slot
+        if seat.is_actor:
+            if seat.most == seat.least:
+                actors = ActorPoolStrategy(size=seat.least)
+            else:
+                actors = ActorPoolStrategy(min_size=seat.least, max_size=seat.most, initial_size=seat.initial)
+            return dataset.map_batches(OperatorActor, fn_constructor_args=(spec, slot), compute=actors, **options)
+        if seat.max_calls:
+            options["max_calls"] = seat.max_calls
+        pool = TaskPoolStrategy(size=seat.most)
+        return dataset.map_batches(operator_task, fn_args=(spec, slot), compute=pool, **options)
+
+
+class OperatorActor:
+    """An operator that lives as long as its actor."""
+
+    def __init__(self, spec: OperatorSpec, slot: Slot) -> None:
+        self._operator = _operator(spec, slot)
+
+    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Work on the parcels in these rows."""
+        for parcel in parcels_in(rows):
+            for made in self._operator.work(parcel):
+                yield row_of(made)
+
+    def __del__(self) -> None:
+        operator = getattr(self, "_operator", None)
+        if operator is not None:
+            operator.close()
+
+
+_HERE: dict[tuple[str, int], Operator] = {}
+"""Operators of Ray tasks in this process, which does many of them: those of one run."""
+
+
+def operator_task(rows: pa.Table, spec: OperatorSpec, slot: Slot) -> Iterator[pa.Table]:
+    """Work on the parcels in these rows, as a Ray task."""
+    key = (spec.run, spec.group)
+    if key not in _HERE:
+        for old in [k for k in _HERE if k[0] != spec.run]:
+            del _HERE[old]
+        _HERE[key] = _operator(spec, slot)
+    for parcel in parcels_in(rows):
+        for made in _HERE[key].work(parcel):
+            yield row_of(made)
+
+
+def _operator(spec: OperatorSpec, slot: Slot) -> Operator:
+    import ray
+
+    here = ray.get_runtime_context()
+    gpu_ids = tuple(int(i) for i in ray.get_gpu_ids())
+    return Operator(spec, slot, WorkerMetadata(here.get_worker_id(), spec.places.scratch, gpu_ids))
+
+
+def row_of(parcel: Parcel) -> pa.Table:
+    """A parcel as a row of a dataset; its body is not copied."""
+    body = pa.py_buffer(b"") if parcel.body is None else parcel.body
+    head = pickle.dumps((parcel.body is not None, replace(parcel, body=None)))
+    offsets = pa.py_buffer(struct.pack("=qq", 0, body.size))
+    column = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, body])
+    return pa.table({"head": pa.array([head], pa.large_binary()), "body": column})
+
+
+def parcels_in(rows: pa.Table) -> Iterator[Parcel]:
+    """The parcels in the rows of a dataset."""
+    for head, body in zip(rows["head"], rows["body"], strict=True):
+        has_body, parcel = pickle.loads(head.as_buffer())
+        yield replace(parcel, body=body.as_buffer()) if has_body else parcel
+
+
+def _said_plainly(error: Exception) -> Exception:
+    """What went wrong in Ray itself, not in a stage, without Ray's pages of traceback."""
+    words = str(getattr(error, "cause", None) or error).strip().splitlines()
+    told = words[-1] if words else type(error).__name__
+    died = "Died" in type(error).__name__ or "WorkerCrashed" in type(error).__name__ or "died" in str(error)
+    if died:
+        return WorkerDiedError(f"a worker of Ray Data died: {told}")
+    return StageError(f"Ray Data gave up: {type(error).__name__}: {told}")

@@ -1,0 +1,161 @@
+"""The Ray Data executor: a plan as a chain of ``map_batches``, around the same runner as everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tamis.backends.base import Run
+from tamis.backends.foreign.cluster import (
+    ClusterNode,
+    card_memory_gb,
+    connected,
+    gpu_share,
+    load_ray,
+    names_of,
+    nodes_of,
+)
+from tamis.backends.foreign.driver import segments_of
+from tamis.backends.foreign.fitting import Need, check_gpus, known_keys, scaled_cpus
+from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
+from tamis.backends.ray_data.engine import RayDataEngine, Seat
+from tamis.backends.substrates.processes import pickled_stages
+from tamis.errors import MissingExtraError, PlanError
+from tamis.plan import Group, Plan
+from tamis.stages.base import ProcessingStage
+
+__all__ = ["RayDataExecutor"]
+
+SPEC_KEYS = (
+    "is_actor_stage",
+    "is_fanout_stage",
+    "is_raft_actor",
+    "is_lsh_stage",
+    "is_shuffle_stage",
+    "max_calls_per_worker",
+    "min_workers",
+    "max_workers",
+    "initial_workers",
+    "ray_remote_args",
+    "ray_num_cpus",
+)
+"""What ``ray_stage_spec`` may say. Fan-out and shuffles are known from the plan, so those keys change nothing."""
+
+OURS = ("compute", "max_calls", "num_cpus", "num_gpus")
+"""What ``ray_remote_args`` may not say: it has names of its own in a stage."""
+
+
+class RayDataExecutor:
+    """Runs a pipeline on Ray Data.
+
+    A stage becomes a pool of actors when it has a ``setup`` or ``teardown`` of its own or wants a GPU, else Ray tasks.
+
+    Args:
+        config: ``{"runtime_env": {...}}``: the Ray runtime environment of stages that have none of their own.
+        ignore_head_node: Whether to keep the machine free that leads the cluster.
+        fuse: Whether neighbouring stages may run in one worker, without data moving between them.
+        retries: How often a task is tried again after its stage raised.
+
+    >>> RayDataExecutor(ignore_head_node=True).describe()
+    'Ray Data, without the head node'
+    """
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        ignore_head_node: bool = False,
+        fuse: bool = True,
+        retries: int = 1,
+    ) -> None:
+        known_keys(config or {}, ["runtime_env"], "RayDataExecutor(config=...)")
+        if retries < 0:
+            raise ValueError(f"RayDataExecutor(retries={retries}): must not be negative")
+        self.config = dict(config or {})
+        self.ignore_head_node = ignore_head_node
+        self.execution_mode = "streaming"
+        self.fuse = fuse
+        self.retries = retries
+
+    def describe(self) -> str:
+        """The executor in a few words."""
+        return f"Ray Data{', without the head node' if self.ignore_head_node else ''}"
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot run here, before anything is touched."""
+        load_ray("RayDataExecutor")
+        try:
+            import pandas  # noqa: F401 - Ray Data itself cannot be imported without
+        except ImportError as error:
+            raise MissingExtraError("RayDataExecutor", package="pandas", extra="ray") from error
+        for group in plan.groups:
+            _spec_of(plan, group)
+        pickled_stages(group_specs(plan))
+
+    def execute(self, plan: Plan, run: Run) -> bool:
+        """Carry out the plan; return whether it came to its end."""
+        with connected("RayDataExecutor") as ray:
+            nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
+            seats = self._seats(ray, plan, nodes)
+            kit = Kit.of(ray, plan, run, nodes)
+            return run_on_engine(plan, run, RayDataEngine(kit, seats, nodes, self.retries), kit)
+
+    def _seats(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, Seat]:
+        """For each group: tasks or actors, how many, and what each asks of Ray."""
+        wants_memory = any(g.resources.gpu_memory_gb for g in plan.groups)
+        card_gb = card_memory_gb(ray, nodes) if wants_memory else 0.0
+        total, largest = sum(n.cpus for n in nodes), max(n.cpus for n in nodes)
+        seats: dict[int, Seat] = {}
+        for segment in segments_of(plan):
+            own = [self._seat(plan, g, card_gb, len(nodes)) for g in segment.groups]
+            needs = [Need(names_of(plan, s.group), s.cpus, s.gpus, s.least) for s in own]
+            check_gpus(needs, nodes, "Ray Data")
+            # Actors hold what they ask for to the end. Where tasks run beside them, some must be left for those.
+            for_tasks = min(max((s.cpus for s in own if not s.is_actor), default=0.0), total / 2)
+            actors = [(s, n) for s, n in zip(own, needs, strict=True) if s.is_actor]
+            scaled = scaled_cpus([n for _, n in actors], total - for_tasks, largest)
+            for (seat, _), cpus in zip(actors, scaled, strict=True):
+                seat.cpus = cpus
+            for seat in own:
+                seat.cpus = min(seat.cpus, largest if seat.is_actor else for_tasks or largest)
+                seats[seat.group.index] = seat
+        return seats
+
+    def _seat(self, plan: Plan, group: Group, card_gb: float, nodes: int) -> Seat:
+        spec = _spec_of(plan, group)
+        stages = [plan.vertices[v].stage for v in group.vertices]
+        lives = any(
+            type(s).setup is not ProcessingStage.setup or type(s).teardown is not ProcessingStage.teardown
+            for s in stages
+        )
+        gpus = gpu_share(names_of(plan, group), group.resources, card_gb)
+        least, most = group.workers.least, group.workers.most
+        if group.workers.per_node is not None:
+            least = most = max(1, round(group.workers.per_node * nodes))
+        return Seat(
+            group,
+            is_actor=bool(spec.get("is_actor_stage", False) or gpus or lives),
+            cpus=float(spec.get("ray_num_cpus", group.resources.cpus)),
+            gpus=gpus,
+            least=least or 1,
+            most=most,
+            initial=spec.get("initial_workers"),
+            max_calls=spec.get("max_calls_per_worker"),
+            runtime_env=group.runtime_env or self.config.get("runtime_env"),
+            remote_args=dict(spec.get("ray_remote_args") or {}),
+        )
+
+
+def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
+    """The settings of a group's stages for Ray, checked; of several stages in one worker the last one's count."""
+    together: dict[str, Any] = {}
+    for vertex in (plan.vertices[v] for v in group.vertices):
+        spec = vertex.stage.ray_stage_spec()
+        where = f"stage {vertex.name!r}, ray_stage_spec"
+        known_keys(spec, SPEC_KEYS, where)
+        for key in spec.get("ray_remote_args") or {}:
+            if key in OURS:
+                raise PlanError(
+                    f"{where}: ray_remote_args may not say {key!r}. Resources(...), num_workers and "
+                    "max_calls_per_worker do"
+                )
+        together.update(spec)
+    return together

@@ -1,0 +1,5 @@
+"""The executor for Ray clusters."""
+
+from tamis.backends.streaming.executor import StreamingExecutor
+
+__all__ = ["StreamingExecutor"]

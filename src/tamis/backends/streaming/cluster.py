@@ -1,0 +1,164 @@
+"""The Ray cluster a run is on: connect to it or start one, and know which machines it has."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from tamis.backends.balance import Node
+from tamis.core.reach import check_cluster, check_port_answers
+from tamis.errors import ClusterError, MissingExtraError, ResourceError
+
+_HEAD = "node:__internal_head__"
+_WATCH_S = 2.0
+
+
+class Cluster:
+    """A connection to a cluster. One that was there before is left as it was; one that was started here ends with it.
+
+    Args:
+        address: The cluster's address; by default ``RAY_ADDRESS``, or a new one on this machine.
+        num_cpus, num_gpus: Cores and GPUs of a new cluster.
+        object_store_bytes: Memory for objects of a new cluster.
+        ignore_head_node: Whether to keep the head node free of work.
+        reserved: Cores and GPUs to leave to others.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        object_store_bytes: int | None = None,
+        *,
+        ignore_head_node: bool = False,
+        reserved: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        ray = load_ray()
+        self._ray, self._ignore_head_node, self._reserved = ray, ignore_head_node, reserved
+        self._connected_here = not ray.is_initialized()
+        if self._connected_here:
+            address = address or os.environ.get("RAY_ADDRESS")
+            if address and address != "local":
+                _connect(ray, address)
+            else:
+                with _quiet():
+                    ray.init(
+                        address="local",
+                        num_cpus=num_cpus,
+                        num_gpus=num_gpus,
+                        object_store_memory=object_store_bytes,
+                        include_dashboard=False,
+                        logging_level=logging.ERROR,
+                        configure_logging=False,
+                    )
+        self._memory: dict[str, tuple[float, ...]] = {}
+        self._probes: dict[str, Any] = {}
+        self._listed = self._list()
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="tamis-watch-cluster", daemon=True).start()
+
+    def nodes(self) -> list[Node]:
+        """The machines that may be given work, as they were a moment ago."""
+        cpus, gpus = self._reserved
+        found = []
+        for node in sorted(self._listed, key=lambda n: -n["Resources"].get("CPU", 0.0)):
+            if not node["Alive"] or (self._ignore_head_node and _HEAD in node["Resources"]):
+                continue
+            cores, cards = node["Resources"].get("CPU", 0.0), self._cards(node)
+            left, kept = min(cpus, cores), min(math.ceil(gpus), len(cards))
+            cpus, gpus = cpus - left, gpus - kept
+            found.append(Node(node["NodeID"], cores - left, cards[: len(cards) - kept]))
+        return found
+
+    def measure_cards(self) -> None:
+        """Find out how much memory the GPUs have; needed where a stage asks for memory."""
+        from tamis.backends.substrates.ray_worker import gpu_memory_of_this_node
+
+        with_gpus = [n["NodeID"] for n in self._listed if n["Alive"] and n["Resources"].get("GPU")]
+        probe = self._ray.remote(num_cpus=0)(gpu_memory_of_this_node)
+        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        asked = {
+            node: probe.options(scheduling_strategy=affinity(node, soft=False)).remote()
+            for node in with_gpus
+            if node not in self._memory
+        }
+        for node, answer in asked.items():
+            self._memory[node] = self._ray.get(answer, timeout=60)
+
+    def store_bytes(self) -> int:
+        """Memory of all object stores together."""
+        return int(sum(n["Resources"].get("object_store_memory", 0) for n in self._listed if n["Alive"]))
+
+    def close(self) -> None:
+        """Let go of the cluster; end it if it was started here."""
+        self._closed.set()
+        if self._connected_here:
+            self._ray.shutdown()
+
+    def _cards(self, node: dict[str, Any]) -> tuple[float, ...]:
+        count = int(node["Resources"].get("GPU", 0))
+        known = self._memory.get(node["NodeID"], ())
+        return (*known, *([0.0] * count))[:count]
+
+    def _list(self) -> list[dict[str, Any]]:
+        nodes: list[dict[str, Any]] = self._ray.nodes()
+        if self._ignore_head_node and all(_HEAD in n["Resources"] for n in nodes if n["Alive"]):
+            raise ResourceError(
+                "ignore_head_node=True leaves no machine to work on: the cluster has its head node only. "
+                "Add workers to it, or let the head node work too"
+            )
+        return nodes
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_WATCH_S):
+            with contextlib.suppress(Exception):  # the cluster is unreachable for a moment, or has just been left
+                self._listed = self._ray.nodes()
+
+
+def load_ray() -> Any:
+    """Ray, or an error that says how to install it."""
+    try:
+        import ray
+    except ImportError as e:
+        raise MissingExtraError("running on a Ray cluster", package="ray", extra="ray") from e
+    return ray
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connect to a cluster that is there, or say why that cannot be."""
+    if address != "auto":
+        check_port_answers(address.removeprefix("ray://"))
+    try:
+        with _quiet():
+            ray.init(address=address, logging_level=logging.ERROR, configure_logging=False)
+    except (RuntimeError, ConnectionError, ValueError) as error:
+        check_cluster(address)  # knows the usual causes, and says what to do
+        raise ClusterError(f"the cluster at {address} cannot be used: {error}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Ray's greetings off the terminal while it starts; shown after all if it does not."""
+    with tempfile.TemporaryFile() as words:
+        kept = [os.dup(1), os.dup(2)]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(words.fileno(), 1)
+        os.dup2(words.fileno(), 2)
+        try:
+            yield
+        finally:
+            for number, copy in enumerate(kept, start=1):
+                os.dup2(copy, number)
+                os.close(copy)
+            if sys.exc_info()[0] is not None:
+                words.seek(0)
+                sys.stderr.write(words.read().decode(errors="replace"))

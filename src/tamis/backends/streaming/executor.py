@@ -1,0 +1,161 @@
+"""The streaming executor: the coordinator on the actors of a Ray cluster, balanced while it runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from tamis.backends.balance import Demand, Node, check_fits
+from tamis.backends.base import Run
+from tamis.backends.carry_out import carry_out, places_of
+from tamis.backends.contracts import Limits
+from tamis.backends.crew import Crew, Pool
+from tamis.backends.fleet import Fleet, is_staffed
+from tamis.backends.runner import GroupSpec
+from tamis.backends.streaming.cluster import Cluster, load_ray
+from tamis.errors import did_you_mean
+from tamis.plan import Group, Plan
+from tamis.sizes import byte_size
+
+__all__ = ["StreamingExecutor"]
+
+MODES = ("streaming", "batch")
+LEAST_CPUS = 0.1
+STORE_SHARE = 0.4
+
+
+class StreamingExecutor:
+    """Runs a pipeline on a Ray cluster: all stages at the same time, with as many workers each as they need.
+
+    Args:
+        address: The cluster's address. By default the one this process is connected to, else ``RAY_ADDRESS``, else a
+            new one on this machine that ends with the run.
+        execution_mode: ``"streaming"``, or ``"batch"``: one stage after the other, over the whole data, which is set
+            down in the run directory in between.
+        memory_budget: Memory for tasks between stages, in bytes or as ``"1GiB"``. By default 40 % of the cluster's
+            object stores, so that nothing has to be spilled to disk.
+        retries: How often a task is tried again after its stage raised.
+        fuse: Whether neighbouring CPU stages may run in one worker, without data moving between them.
+        ignore_head_node: Whether to keep the head node free of work. ``CURATOR_IGNORE_RAY_HEAD_NODE=1`` does the same.
+        runtime_env: Ray's runtime environment for all workers.
+        num_cpus, num_gpus: Cores and GPUs of a new cluster; those of this machine by default.
+
+    >>> StreamingExecutor(memory_budget="1GiB").describe()
+    'streaming on Ray'
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        execution_mode: Literal["streaming", "batch"] = "streaming",
+        memory_budget: int | str | None = None,
+        retries: int = 1,
+        fuse: bool = True,
+        ignore_head_node: bool = False,
+        runtime_env: dict[str, Any] | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+    ) -> None:
+        kind = type(self).__name__
+        if execution_mode not in MODES:
+            hint = did_you_mean(str(execution_mode), MODES)
+            raise ValueError(f"{kind}(execution_mode={execution_mode!r}): must be one of {', '.join(MODES)}.{hint}")
+        if retries < 0:
+            raise ValueError(f"{kind}(retries={retries}): must not be negative")
+        self.address, self.retries, self.fuse = address, retries, fuse
+        self.execution_mode: str = execution_mode
+        self.memory_budget = None if memory_budget is None else byte_size(memory_budget)
+        self.ignore_head_node = ignore_head_node or os.environ.get("CURATOR_IGNORE_RAY_HEAD_NODE", "0") not in ("", "0")
+        self.runtime_env, self.num_cpus, self.num_gpus = runtime_env, num_cpus, num_gpus
+        self.reserved_cpus = self.reserved_gpus = 0.0
+        self._cluster: Cluster | None = None
+
+    def describe(self) -> str:
+        """The executor in a few words."""
+        mode = "" if self.execution_mode == "streaming" else f", {self.execution_mode} mode"
+        where = f" at {self.address}" if self.address else ""
+        return f"streaming on Ray{where}{mode}"
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that does not fit on the cluster, before anything is touched."""
+        load_ray()
+        from tamis.backends.substrates.processes import pickled_stages
+
+        pickled_stages(_specs(plan))  # refuses what cannot be sent
+        cluster = self._connected(plan)
+        try:
+            for together in _at_the_same_time(plan):
+                check_fits(cluster.nodes(), [_least(plan, g, cluster.nodes()) for g in together])
+        except BaseException:
+            self._leave()
+            raise
+
+    def execute(self, plan: Plan, run: Run) -> bool:
+        """Carry out the plan; return whether it came to its end."""
+        try:
+            return self._execute(plan, run, self._connected(plan))
+        finally:
+            self._leave()
+
+    def _execute(self, plan: Plan, run: Run, cluster: Cluster) -> bool:
+        from tamis.backends.substrates.ray import RaySubstrate
+
+        places = places_of(run)
+        work = [g for g in plan.groups if not g.is_source]
+        staffed = [g for g in work if is_staffed(g)]
+        shared = frozenset(g.index for g in work if not is_staffed(g))
+        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus) for g in staffed]
+        pools += [Pool(shared, 0)] if shared else []
+        envs = {g.index: g.runtime_env for g in staffed if g.runtime_env}
+        eager = frozenset(g.index for g in staffed)
+        substrate = RaySubstrate(_specs(plan), places, eager, envs, self.runtime_env)
+        nodes = cluster.nodes()
+        crew = Crew(substrate, pools, {n.id: n.cpus for n in nodes}, elastic=True)
+        budget = self.memory_budget or int(STORE_SHARE * cluster.store_bytes())
+        limits = Limits(max(n.cpus for n in nodes), budget, self.retries, least_cpus=LEAST_CPUS)
+        fleet = Fleet(plan, crew, cluster.nodes, substrate.now)
+        return carry_out(plan, run, substrate, crew, limits, places, fleet)
+
+    def _connected(self, plan: Plan) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(
+                self.address,
+                self.num_cpus,
+                self.num_gpus,
+                ignore_head_node=self.ignore_head_node,
+                reserved=(self.reserved_cpus, self.reserved_gpus),
+            )
+        if any(g.resources.gpu_memory_gb for g in plan.groups):
+            self._cluster.measure_cards()
+        return self._cluster
+
+    def _leave(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+
+def _specs(plan: Plan) -> dict[int, GroupSpec]:
+    return {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
+
+
+def _least(plan: Plan, group: Group, nodes: list[Node]) -> Demand:
+    """What a group needs at least."""
+    name = " + ".join(plan.vertices[v].name for v in group.vertices)
+    least = group.workers.least or 1
+    if group.workers.per_node is not None:
+        least = 1
+    return Demand(group.index, name, group.resources, min_workers=least, max_workers=group.workers.most)
+
+
+def _at_the_same_time(plan: Plan) -> list[list[Group]]:
+    """Groups that work at the same time: those with no barrier between them."""
+    segment: dict[int, int] = {}
+    for group in plan.groups:
+        before = [segment[i] for i in group.inputs]
+        segment[group.index] = group.index if group.is_source or not before else min(before)
+    found: dict[int, list[Group]] = {}
+    for group in plan.groups:
+        if not group.is_source:
+            found.setdefault(segment[group.index], []).append(group)
+    return list(found.values())

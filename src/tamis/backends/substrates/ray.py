@@ -1,0 +1,327 @@
+"""Workers as Ray actors. The driver holds references only: data stays in the cluster's object stores.
+
+Everything is asked of Ray asynchronously and answers come by callbacks into one queue, so neither the driver nor a
+worker polls. An assignment is one actor call; short ones that go to the same worker travel together. What a call
+makes is returned as objects of their own, which the driver owns: they outlive the worker that made them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from tamis.backends.payload import Envelope, ObjectPart
+from tamis.backends.runner import Failure, GroupSpec, Outcome, Places, cannot_travel
+from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, WorkerDied, WorkerReady, WorkerStopped
+from tamis.backends.substrates.processes import pickled_stages
+from tamis.backends.substrates.ray_worker import SENTINEL, Home, RayWorker, save_task, set_up_node
+from tamis.stages.base import ProcessingStage
+from tamis.tasks import Task
+from tamis.tasks.storage import pickled
+
+INLINE_BYTES = 2**16
+"""A task of the driver's up to this size travels in the call itself, a larger one as an object of the store."""
+
+SHORT_S = 0.02
+"""Assignments shorter than this travel together."""
+
+MAX_SLOTS = 16
+"""The most objects that the results of one call are spread over."""
+
+BUNDLE = 16
+"""The most assignments in one call."""
+
+
+END_S = 60.0
+"""How long stages may take to tear down at the end."""
+
+
+@dataclass
+class _Call:
+    """A call that was sent to a worker: its assignments, the data it was given, the objects it makes."""
+
+    tickets: list[int] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    payloads: list[list[Any]] = field(default_factory=list)
+    made: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class _Worker:
+    actor: Any
+    groups: frozenset[int]
+    node: str
+    calls: deque[_Call] = field(default_factory=deque)
+    outbox: list[tuple[int, int, list[Envelope], bool]] = field(default_factory=list)
+    killed: str = ""
+    gone: bool = False
+
+
+class RaySubstrate:
+    """Each worker is an actor, pinned to a machine; Ray's own accounting of cores and GPUs is left out.
+
+    Args:
+        specs: The groups of the plan.
+        places: Where the run keeps its files, on a file system that all machines share.
+        eager: The groups whose stages are set up before a worker is called ready.
+        runtime_envs: The runtime environment of groups that have one of their own.
+        runtime_env: The runtime environment of all others.
+    """
+
+    latency_s: ClassVar[float] = 0.03
+    volatile: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        specs: dict[int, GroupSpec],
+        places: Places,
+        eager: frozenset[int],
+        runtime_envs: dict[int, dict[str, Any]],
+        runtime_env: dict[str, Any] | None = None,
+    ) -> None:
+        self._specs, self._places, self._eager = specs, places, eager
+        self._runtime_envs, self._runtime_env = runtime_envs, runtime_env
+        self._home = Home()
+        self._stages = ray.put(pickled_stages(specs))
+        self._actor_class = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)(RayWorker)
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._workers: dict[int, _Worker] = {}
+        self._full: set[int] = set()  # workers with something in their outbox
+        self._nodes_ready: dict[str, Any] = {}
+        self._node_groups = [i for i, s in specs.items() if any(map(_sets_up_nodes, s.stages.values()))]
+        self._seconds: dict[int, float] = {}  # how long assignments of a group take
+        self._fan_out: dict[int, int] = {}
+        self._saving: list[Any] = []
+        if places.scratch:
+            Path(places.scratch, SENTINEL).touch()
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
+        """Start an actor on a machine; it says when it is ready."""
+        where = NodeAffinitySchedulingStrategy(node, soft=False)
+        only = next(iter(groups)) if len(groups) == 1 else -1
+        env = {**(self._runtime_env or {}), **self._runtime_envs.get(only, {})}
+        options = {"scheduling_strategy": where, "name": None, **({"runtime_env": env} if env else {})}
+        actor: Any = self._actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
+        self._workers[worker] = _Worker(actor, groups, node)
+        eager = sorted(groups & self._eager)
+        ready = actor.set_up.remote(self._stages, self._places, eager, self._node_ready(node))
+        ready.future().add_done_callback(lambda future: self._answers.put(("ready", worker, future)))
+
+    def stop_worker(self, worker: int) -> None:
+        """Let an actor tear down its stages, then end it."""
+        done = self._workers[worker].actor.stop.remote()
+        done.future().add_done_callback(lambda future: self._answers.put(("stopped", worker, future)))
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        """End an actor at once."""
+        self._workers[worker].killed = why
+        ray.kill(self._workers[worker].actor)
+
+    def _node_ready(self, node: str) -> Any:
+        """A reference to something that is there once ``setup_on_node`` of all stages has run on the machine."""
+        if not self._node_groups:
+            return None
+        if node not in self._nodes_ready:
+            where = NodeAffinitySchedulingStrategy(node, soft=False)
+            task = ray.remote(num_cpus=0, max_retries=0)(set_up_node).options(
+                scheduling_strategy=where, **({"runtime_env": self._runtime_env} if self._runtime_env else {})
+            )
+            scratch = self._places.scratch
+            self._nodes_ready[node] = task.remote(self._stages, self._home, node, scratch, self._node_groups)
+        return self._nodes_ready[node]
+
+    # -- assignments -------------------------------------------------------------------------------------------------
+
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
+        """Put an assignment into the worker's outbox; it is sent with the next :meth:`poll`."""
+        self._workers[worker].outbox.append((ticket, group, envelopes, alone))
+        self._full.add(worker)
+
+    def _send_all(self) -> None:
+        for worker in self._full:
+            state = self._workers[worker]
+            waiting, state.outbox = state.outbox, []
+            bundle: list[tuple[int, int, list[Envelope], bool]] = []
+            for item in waiting:
+                group, alone = item[1], item[3]
+                apart = alone or self._seconds.get(group, 1.0) > SHORT_S
+                if bundle and (apart or len(bundle) == BUNDLE):
+                    self._send(worker, state, bundle)
+                    bundle = []
+                bundle.append(item)
+                if apart:
+                    self._send(worker, state, bundle)
+                    bundle = []
+            if bundle:
+                self._send(worker, state, bundle)
+        self._full.clear()
+
+    def _send(self, worker: int, state: _Worker, bundle: list[tuple[int, int, list[Envelope], bool]]) -> None:
+        objects: dict[Any, int] = {}
+        content, call, slots = [], _Call(), 1
+        for ticket, group, envelopes, _ in bundle:
+            try:
+                places = [self._place(e.payload, objects) for e in envelopes]
+            except Exception as error:  # noqa: BLE001 - pickling raises many kinds
+                spec = self._specs[group]
+                self._events.put(Done(ticket, Outcome(failure=cannot_travel(spec.names[spec.entry], error))))
+                continue
+            content.append((group, places))
+            call.tickets.append(ticket)
+            call.groups.append(group)
+            call.payloads.append([e.payload for e in envelopes])
+            slots = max(slots, self._fan_out.get(group, 1))
+        if not content:
+            return
+        slots = min(MAX_SLOTS, max(slots, len(content)))
+        answer, *call.made = state.actor.run.options(num_returns=1 + slots).remote(
+            pickle.dumps(content), slots, *objects
+        )
+        state.calls.append(call)
+        answer.future().add_done_callback(lambda future: self._answers.put((call, worker, future)))
+
+    def _place(self, payload: Any, objects: dict[Any, int]) -> Any:
+        """Where a worker finds a payload, with the objects it is given numbered."""
+        if isinstance(payload, Task):
+            if payload.nbytes <= INLINE_BYTES:
+                return pickled(payload)
+            payload = ObjectPart(ray.put([payload]), 0)
+        if isinstance(payload, ObjectPart):
+            return ObjectPart(objects.setdefault(payload.ref, len(objects)), payload.index)
+        return payload
+
+    # -- what comes back ---------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """Send what is waiting to be sent, then hear what happened."""
+        self._send_all()
+        events: list[Event] = []
+        while not self._events.empty():
+            events.append(self._events.get())
+        try:
+            answer = self._answers.get(timeout=0 if events else timeout_s)
+            while True:
+                events += self._understand(*answer)
+                answer = self._answers.get_nowait()
+        except queue.Empty:
+            return events
+
+    def _understand(self, kind: Any, worker: int, future: Future[Any]) -> list[Event]:
+        state = self._workers[worker]
+        if state.gone:
+            return []
+        error = future.exception()
+        if kind == "stopped":
+            state.gone = True
+            ray.kill(state.actor)
+            return [WorkerStopped(worker)]
+        if isinstance(error, ActorDiedError):
+            return [self._died(worker, state, error)]
+        if kind == "ready":
+            return self._on_ready(worker, state, error, future)
+        call: _Call = kind
+        if isinstance(error, ActorUnavailableError):  # the connection broke; it is not known how far the worker got
+            return [self._died(worker, state, error)]
+        state.calls.remove(call)
+        if error is not None:
+            return self._on_error(call, error)
+        return self._on_answer(state, call, pickle.loads(future.result()))
+
+    def _on_ready(self, worker: int, state: _Worker, error: BaseException | None, future: Future[Any]) -> list[Event]:
+        if error is None:
+            failure, seconds = future.result()
+            if failure is None:
+                return [WorkerReady(worker, seconds)]
+        else:
+            cause = error.cause if isinstance(error, RayTaskError) else error
+            failure = Failure("setup_on_node", f"{type(cause).__name__}: {cause}", str(error))
+        state.gone = True
+        ray.kill(state.actor)
+        self._nodes_ready.pop(state.node, None)
+        return [SetupFailed(worker, failure)]
+
+    def _on_answer(self, state: _Worker, call: _Call, outcomes: list[Outcome]) -> list[Event]:
+        events: list[Event] = []
+        for ticket, group, outcome in zip(call.tickets, call.groups, outcomes, strict=True):
+            self._seconds[group] = 0.8 * self._seconds.get(group, outcome.seconds) + 0.2 * outcome.seconds
+            self._fan_out[group] = max(self._fan_out.get(group, 1), len(outcome.outputs))
+            for envelope in outcome.outputs:
+                if isinstance(envelope.payload, ObjectPart):
+                    envelope.payload = ObjectPart(call.made[envelope.payload.ref], envelope.payload.index)
+                    envelope.home = state.node
+            events.append(Done(ticket, outcome))
+        return events
+
+    def _on_error(self, call: _Call, error: BaseException) -> list[Event]:
+        """A call failed outside of a stage: its data is lost, or could not be read."""
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        if not isinstance(cause, ObjectLostError):
+            words = f"{type(cause).__name__}: {cause}"
+            failed = Failure("", f"a task cannot be sent between machines: {words}", str(error), permanent=True)
+            return [Done(t, Outcome(failure=failed)) for t in call.tickets]
+        events: list[Event] = []
+        for ticket, payloads in zip(call.tickets, call.payloads, strict=True):
+            parts = [p for p in payloads if isinstance(p, ObjectPart)]
+            lost = [p for p in parts if p.ref.hex() == cause.object_ref_hex]
+            events.append(Lost(ticket, tuple(lost or parts)))
+        return events
+
+    def _died(self, worker: int, state: _Worker, error: Exception) -> WorkerDied:
+        state.gone = True
+        ray.kill(state.actor)
+        running = state.calls[0].tickets if state.calls else []
+        return WorkerDied(worker, tuple(running), state.killed or _cause_of_death(error))
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The machine's clock."""
+        return time.monotonic()
+
+    def set_down(self, payload: Any, path: str) -> None:
+        """Have a task written to a file where its data is."""
+        objects: dict[Any, int] = {}
+        place = self._place(payload, objects)
+        self._saving.append(ray.remote(num_cpus=0)(save_task).remote(place, path, *objects))
+
+    def close(self, *, at_once: bool) -> None:
+        """Stop the actors: after a teardown of their stages, or by killing them."""
+        living = [s for s in self._workers.values() if not s.gone]
+        if not at_once:
+            last = [*self._saving, *(s.actor.stop.remote() for s in living)]
+            ray.wait(last, num_returns=len(last), timeout=END_S) if last else None
+        for state in living:
+            state.gone = True
+            ray.kill(state.actor)
+
+
+def _sets_up_nodes(stage: ProcessingStage[Any, Any]) -> bool:
+    return type(stage).setup_on_node is not ProcessingStage.setup_on_node
+
+
+def _cause_of_death(error: Exception) -> str:
+    """Ray's account of a death, cut down to what happened."""
+    text = " ".join(str(error).split())
+    if "out of memory" in text.lower() or "oom" in text.lower().split():
+        return "the worker was ended because its machine was out of memory"
+    if "node" in text.lower() and "died" in text.lower():
+        return "the worker's machine is gone"
+    if "SIGKILL" in text or "connection error code 2" in text.lower() or "End of file" in text:
+        return "the worker process was killed (signal 9) or crashed: often the machine was out of memory"
+    return f"the worker process ended: {text[:300]}"
+
+
+__all__ = ["RaySubstrate"]

@@ -1,0 +1,42 @@
+"""How long tasks take: a mean that follows changes within seconds and does not jump at single tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEPT = 24.0
+"""How many of the last assignments count, roughly."""
+
+
+@dataclass
+class ServiceTime:
+    """Seconds of work per assignment and per task.
+
+    >>> service = ServiceTime()
+    >>> service.per_task is None
+    True
+    >>> service.add(2.0, tasks=4)
+    >>> service.per_assignment, service.per_task
+    (2.0, 0.5)
+    """
+
+    seconds: float = 0.0
+    assignments: float = 0.0
+    tasks: float = 0.0
+
+    def add(self, seconds: float, tasks: int) -> None:
+        """An assignment of this many tasks took this long."""
+        fading = min(1.0, KEPT / (self.assignments + 1.0))
+        self.seconds = self.seconds * fading + seconds
+        self.assignments = self.assignments * fading + 1.0
+        self.tasks = self.tasks * fading + tasks
+
+    @property
+    def per_assignment(self) -> float | None:
+        """Mean seconds of an assignment; ``None`` before the first."""
+        return self.seconds / self.assignments if self.assignments else None
+
+    @property
+    def per_task(self) -> float | None:
+        """Mean seconds of a task; ``None`` before the first."""
+        return self.seconds / self.tasks if self.tasks else None

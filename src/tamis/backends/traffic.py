@@ -1,0 +1,276 @@
+"""Tasks on their way through the groups of a plan: sources, barriers, queues, and the memory they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.backends.contracts import Journal
+from tamis.backends.payload import GONE, Envelope, discard, enclose
+from tamis.backends.queues import OrderedBatches, ReadyQueue, source_key
+from tamis.plan import END, Group, Plan
+from tamis.runs.stats import StageStats
+from tamis.stages.base import SourceStage
+from tamis.stages.spill import Spilled
+from tamis.tasks import Task
+from tamis.tasks.base import digest
+from tamis.tasks.storage import format_order
+
+
+@dataclass
+class GroupState:
+    """What is known of one group.
+
+    Args:
+        group: The group.
+        ready: Batches that can be worked on.
+        ordered: Where batches of consecutive tasks are made, if they must be.
+        live: Tasks waiting or being worked on.
+        running: Assignments given out.
+        source: Its tasks, if the driver makes them.
+        started: Whether that has begun.
+        exhausted: Whether there are no more.
+        complete: Whether nothing can come any more.
+        out_ratio: Bytes made per byte of weight, the highest seen.
+        fed: Tasks its source has made.
+        sent: Tasks sent to each other group.
+        done: Tasks done.
+    """
+
+    group: Group
+    ready: ReadyQueue
+    ordered: OrderedBatches | None
+    live: int = 0
+    running: int = 0
+    source: Iterator[Task[Any]] | None = None
+    started: bool = False
+    exhausted: bool = False
+    complete: bool = False
+    out_ratio: float = 1.0
+    fed: int = 0
+    sent: dict[int, int] = field(default_factory=dict)
+    done: int = 0
+
+
+class Traffic:
+    """Moves envelopes from group to group and knows what may still come.
+
+    Args:
+        plan: The groups and the ways between them.
+        journal: Where tasks at the end of the pipeline go.
+        scratch: The run's directory for data between stages.
+        stats: The counts per stage.
+    """
+
+    def __init__(self, plan: Plan, journal: Journal, scratch: str, stats: list[StageStats]) -> None:
+        self._plan, self._journal, self._scratch, self._stats = plan, journal, scratch, stats
+        self.held_bytes = 0
+        self.weight_fed = 0
+        self.draining = False
+        self.upstream = _ancestors(plan.groups)
+        self.groups = [self._state(g) for g in plan.groups]
+        self._followers = [self._ordered_after(g) for g in plan.groups]
+        self._barriers = numbered_barriers(plan)
+
+    # -- sources and barriers ----------------------------------------------------------------------------------------
+
+    def begin(self, initial: Sequence[Task[Any]]) -> None:
+        """Start with the tasks that were given, if the first stage makes none of its own."""
+        first = self.groups[0]
+        if not first.group.is_source:
+            first.source = iter(initial)
+            first.started = True
+            self.complete_sources()
+
+    def feed(self, limit: int) -> None:
+        """Make the next tasks of the sources that are open, up to ``limit`` waiting behind each."""
+        for state in self.groups:
+            if state.source is None or state.exhausted or self.draining:
+                continue
+            while self._queued_behind(state) < limit:
+                task = next(state.source, None)
+                if task is None:
+                    state.exhausted = True
+                    break
+                self._feed_one(state, task)
+
+    def drain(self) -> None:
+        """Begin nothing new: forget tasks that come straight from a source and were not begun."""
+        self.draining = True
+        for state in self.groups:
+            if all(self.groups[i].group.is_source for i in state.group.inputs):
+                while state.ready:
+                    for envelope in state.ready.pop():
+                        self.leave(state, envelope)
+
+    def complete_sources(self) -> bool:
+        """Mark groups behind which nothing can come any more; open barriers that this frees. True if one opened."""
+        opened = False
+        for state in self.groups:
+            if state.complete:
+                continue
+            before = all(self.groups[i].complete for i in state.group.inputs)
+            if before and state.ordered is not None:
+                self.release(state, last=True)
+            if state.group.is_source and before and not state.started and not self.draining:
+                stage = self._plan.vertices[state.group.entry].stage
+                assert isinstance(stage, SourceStage)
+                self._journal.flush()  # what the barrier waited for must be there to be listed
+                state.source, state.started, opened = iter(stage.splits(self._scratch)), True, True
+            fed = state.source is None or state.exhausted
+            ended = (state.started and fed) if state.group.is_source else fed
+            state.complete = before and ended and not state.live
+        return opened
+
+    def exhausted(self) -> bool:
+        """Whether the sources that have begun have no more tasks."""
+        return all(s.exhausted or not s.source for s in self.groups)
+
+    def expects_work(self, state: GroupState) -> bool:
+        """Whether tasks are here or on their way here, without a barrier in between that is still closed."""
+        if state.complete or state.group.is_source:
+            return False
+        before = [self.groups[i] for i in self.upstream[state.group.index]]
+        return state.live > 0 or state.started or any(s.started or s.live for s in before)
+
+    def work_left(self, state: GroupState) -> int | None:
+        """How many tasks can still come at most, where that is known: nothing is on its way before it."""
+        before = [self.groups[i] for i in self.upstream[state.group.index]]
+        ended = all(s.complete for s in before) and (state.source is None or state.exhausted)
+        return state.live if ended else None
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def state_of(self, envelope: Envelope) -> GroupState:
+        """The group an envelope is addressed to."""
+        return self.groups[self._plan.group_of[envelope.vertex]]
+
+    def send(self, envelope: Envelope) -> None:
+        """Send a task where it is addressed to."""
+        if envelope.vertex == END:
+            self._journal.output(envelope)
+        elif self._plan.vertices[envelope.vertex].is_source:
+            discard(envelope.payload)  # a barrier takes nothing from hand to hand
+        else:
+            self._enqueue(envelope)
+
+    def leave(self, state: GroupState, envelope: Envelope) -> None:
+        """A task is done with; its children, if any, are queued already."""
+        state.live -= 1
+        self.held_bytes -= envelope.nbytes
+        for queue in self._followers[state.group.index]:
+            queue.close(source_key(envelope.order))
+        envelope.payload = discard(envelope.payload)
+
+    def release(self, state: GroupState, *, last: bool) -> None:
+        """Make the batches that are complete ready; with ``last`` also the rest."""
+        assert state.ordered is not None
+        for batch in state.ordered.batches(last=last and not self.draining):
+            state.ready.push(batch)
+
+    def come_back(self, state: GroupState, batch: list[Envelope]) -> None:
+        """Work of a group that was done must be done again: the group is not complete, nor is what waits for it."""
+        state.live += len(batch)
+        state.complete = False
+        state.ready.push(batch)
+
+    def gone_again(self, state: GroupState, batch: list[Envelope]) -> None:
+        """What came back is done once more."""
+        state.live -= len(batch)
+
+    def _queued_behind(self, state: GroupState) -> int:
+        """How many tasks wait behind a source. Those that do not make up a batch yet do not count."""
+        targets = [self.groups[t] for t in state.group.targets] if state.group.is_source else [state]
+        for target in targets:
+            if target.ordered is not None:
+                self.release(target, last=False)
+        return max((t.ready.tasks for t in targets), default=0)
+
+    def _feed_one(self, state: GroupState, task: Task[Any]) -> None:
+        """Give a task of a source its identity and put it in its queue."""
+        entry = self._plan.vertices[state.group.entry]
+        identify(task, entry.name, state.fed, state.group, self._barriers.get(state.group.index, 0))
+        state.fed += 1
+        behind = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
+        for queue in behind:
+            queue.open(source_key(task.order))
+        if not state.group.inputs:
+            self.weight_fed += task.weight
+        if state.group.is_source:
+            stats = self._stats[entry.index]
+            stats.tasks_out += 1
+            stats.rows_out += task.num_items
+            for target in entry.edges.values():
+                self.send(enclose(task, target))
+        else:
+            self._enqueue(enclose(task, entry.index))
+        for queue in behind:
+            queue.close(source_key(task.order))
+
+    def _enqueue(self, envelope: Envelope) -> None:
+        state = self.state_of(envelope)
+        state.live += 1
+        self.held_bytes += envelope.nbytes
+        for queue in self._followers[state.group.index]:
+            queue.open(source_key(envelope.order))
+        if state.ordered is None:
+            state.ready.push([envelope])
+        else:
+            state.ordered.push(envelope)
+
+    def _state(self, group: Group) -> GroupState:
+        ordered = None
+        if group.ordered:
+            before = [self._plan.groups[i] for i in self.upstream[group.index]]
+            sources = [g for g in before if g.is_source or not g.inputs]
+            ordered = OrderedBatches(group.batch_size, group.batch_bytes, at_the_end=len(sources) > 1)
+        last = all(
+            t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices
+        )
+        return GroupState(group, ReadyQueue(), ordered, out_ratio=0.0 if last else 1.0)
+
+    def _ordered_after(self, group: Group) -> list[OrderedBatches]:
+        """The ordered queues that tasks of this group may still reach."""
+        return [s.ordered for s in self.groups if s.ordered is not None and group.index in self.upstream[s.group.index]]
+
+
+def identify(task: Task[Any], stage: str, number: int, group: Group, barrier: int) -> None:
+    """Give a task that the driver made its place and its id.
+
+    Args:
+        task: The task.
+        stage: The name of the stage it is made by, or given to.
+        number: Its number among the tasks made there.
+        group: The group of that stage.
+        barrier: The barrier's number, see :func:`numbered_barriers`.
+    """
+    if not task.order:
+        task.order = (-barrier, number) if group.inputs else (number,)
+    # Behind a barrier the place says it all: what is listed there lies in the run's own directory.
+    content = None if group.inputs else task.get_deterministic_id()
+    place = "" if content and group.is_source else format_order(task.order)
+    task.task_id = digest(content, place, stage)
+
+
+def numbered_barriers(plan: Plan) -> dict[int, int]:
+    """The barriers that give tasks new places, counted from 1; batch mode adds others, which keep the old ones."""
+    found = [g.index for g in plan.groups if g.is_source and not isinstance(plan.vertices[g.entry].stage, Spilled)]
+    return {group: number for number, group in enumerate(found)}
+
+
+def _ancestors(groups: list[Group]) -> list[set[int]]:
+    """For each group the groups whose tasks may still reach it without passing a barrier."""
+    found: list[set[int]] = []
+    for group in groups:
+        before: set[int] = set()
+        if not group.is_source:
+            for i in group.inputs:
+                before |= {i} | found[i]
+        found.append(before)
+    return found
+
+
+def is_gone(envelope: Envelope) -> bool:
+    """Whether the payload was freed or lost."""
+    return envelope.payload is GONE

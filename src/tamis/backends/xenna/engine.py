@@ -1,0 +1,234 @@
+"""cosmos-xenna as an engine: each group is a stage of a Xenna pipeline, parcels are its samples.
+
+Xenna is built for a cluster of its own. What it asks of one beyond that is taken from it here: its monitor, which wants
+the dashboard, the state API and a core on every machine, is replaced by one that only asks whether to go on; its own
+count of GPUs, which knows only what a driver says, is filled up with what Ray says; and processes that outlive their
+actors are ended. Those are private names of Xenna's; they are the same from 0.3 to 0.5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.backends.foreign.cluster import ClusterNode, end_members
+from tamis.backends.foreign.kit import Kit
+from tamis.backends.foreign.operator import OperatorSpec, Parcel
+from tamis.errors import StageError, TamisError, WorkerDiedError
+from tamis.plan import Group
+
+SETTINGS = (
+    "num_setup_attempts_python",
+    "slots_per_actor",
+    "worker_max_lifetime_m",
+    "worker_restart_interval_m",
+    "max_setup_failure_percentage",
+)
+"""Settings of a stage that Xenna itself heeds; the others are heeded around it."""
+
+
+@dataclass
+class Bench:
+    """How a group runs on Xenna.
+
+    Args:
+        group: The group.
+        cpus, gpus: What one worker asks of Xenna.
+        workers: A fixed number of them.
+        per_node: Or a number on each machine.
+        runtime_env: What their processes need beside the stages.
+        settings: What the stages say in ``xenna_stage_spec``.
+    """
+
+    group: Group
+    cpus: float
+    gpus: float
+    workers: int | None = None
+    per_node: float | None = None
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def least_workers(self, nodes: int) -> int:
+        """How many workers Xenna starts at least."""
+        if self.workers is not None:
+            return self.workers
+        return 1 if self.per_node is None else max(1, math.ceil(self.per_node * nodes))
+
+
+class _Aborted(Exception):
+    """The driver wants the pipeline to end."""
+
+
+class XennaEngine:
+    """Runs segments of a plan as Xenna pipelines.
+
+    Args:
+        kit: What workers are given.
+        benches: How each group runs.
+        config: The executor's settings.
+        nodes: The machines that may be used.
+    """
+
+    def __init__(
+        self, kit: Kit, benches: dict[int, Bench], config: dict[str, Any], nodes: Sequence[ClusterNode]
+    ) -> None:
+        self.workers = max(1, int(sum(n.cpus for n in nodes)))
+        self._kit, self._benches, self._config, self._nodes = kit, benches, config, nodes
+        self._mailbox = kit.mailbox
+        self._aborted = threading.Event()
+
+    def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
+        """What the workers of a group must know."""
+        settings = self._benches[group.index].settings
+        return self._kit.operator(
+            group,
+            inside,
+            retries=max(0, int(settings.get("num_run_attempts_python", 2)) - 1),
+            keep_failed=bool(settings.get("ignore_failures", self._config["ignore_failures"])),
+            renew=bool(settings.get("reset_workers_on_failure", False)),
+            setup_attempts=int(settings.get("num_setup_attempts_python", 1)),
+        )
+
+    def take(self, wait_s: float) -> list[bytes]:
+        """The records that have come in."""
+        return self._mailbox.take(wait_s)
+
+    def abort(self) -> None:
+        """Let the pipeline that is running end."""
+        self._aborted.set()
+
+    def carry(self, groups: Sequence[Group], operators: Sequence[OperatorSpec], parcels: list[Parcel]) -> None:
+        """Run one Xenna pipeline: the parcels, through all stages."""
+        import ray
+        from loguru import logger
+
+        logger.disable("cosmos_xenna")
+        import cosmos_xenna.pipelines.v1 as xenna
+
+        from tamis.backends.xenna.stage import XennaStage
+
+        specs = []
+        for group, operator in zip(groups, operators, strict=True):
+            bench = self._benches[group.index]
+            stage = XennaStage(operator, self._mailbox.slot, bench.cpus, bench.gpus, bench.runtime_env)
+            settings = {k: v for k, v in bench.settings.items() if k in SETTINGS}
+            specs.append(
+                xenna.StageSpec(stage, num_workers=bench.workers, num_workers_per_node=bench.per_node, **settings)
+            )
+        streaming = self._config["execution_mode"] == "streaming"
+        nothing = xenna.VerbosityLevel.NONE
+        config = xenna.PipelineConfig(
+            execution_mode=xenna.ExecutionMode.STREAMING if streaming else xenna.ExecutionMode.BATCH,
+            logging_interval_s=self._config["logging_interval"],
+            cpu_allocation_percentage=self._config["cpu_allocation_percentage"],
+            mode_specific=xenna.StreamingSpecificSpec(
+                autoscale_interval_s=self._config["autoscale_interval_s"], executor_verbosity_level=nothing
+            ),
+            actor_pool_verbosity_level=nothing,
+            monitoring_verbosity_level=nothing,
+        )
+        with self._tamed():
+            try:
+                xenna.run_pipeline(xenna.PipelineSpec(input_data=parcels, stages=specs, config=config))
+            except _Aborted:
+                return
+            except Exception as error:
+                raise _said_plainly(error) from error
+            finally:
+                end_members(ray, self._mailbox.members())
+
+    @contextlib.contextmanager
+    def _tamed(self) -> Iterator[None]:
+        """Xenna without what a user should not have to know of."""
+        from cosmos_xenna.pipelines.private import monitoring, specs
+        from cosmos_xenna.ray_utils import cluster
+
+        engine, make_stage = self, specs.make_actor_pool_stage_from_stage_spec
+        count_resources = cluster.make_cluster_resources_from_ray_nodes
+        logical: set[bool] = set()
+
+        class Monitor:
+            """Takes the place of Xenna's monitor."""
+
+            def __init__(self, interval_s: float, inputs: int, pools: list[Any], *_: Any) -> None:
+                self._pools = pools
+
+            def __enter__(self) -> Monitor:
+                return self
+
+            def __exit__(self, kind: Any, *_: Any) -> None:
+                if kind is not None:  # Xenna leaves its actors behind when it fails
+                    for pool in self._pools:
+                        with contextlib.suppress(Exception):
+                            pool.stop()
+
+            def update(self, *_: Any, **__: Any) -> bool:
+                if engine._aborted.is_set():
+                    raise _Aborted
+                return False
+
+        def resources(cpu_allocation_percentage: float = 1.0) -> Any:
+            counted = count_resources(cpu_allocation_percentage)
+            if engine._fill_up(counted):
+                logical.add(True)
+            return counted
+
+        def stage_with_params(*arguments: Any) -> Any:
+            made = make_stage(*arguments)
+            if logical:  # there is no device to make visible
+                made.params.modify_cuda_visible_devices_env_var = False
+            return made
+
+        replaced: list[tuple[Any, str, Any]] = [
+            (monitoring, "PipelineMonitor", Monitor),
+            (cluster, "make_cluster_resources_from_ray_nodes", resources),
+            (cluster, "init_or_connect_to_cluster", lambda *_, **__: None),
+            (specs, "make_actor_pool_stage_from_stage_spec", stage_with_params),
+        ]
+        before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+        for module, name, ours in replaced:
+            setattr(module, name, ours)
+        try:
+            yield
+        finally:
+            for module, name, theirs in before:
+                setattr(module, name, theirs)
+
+    def _fill_up(self, counted: Any) -> bool:
+        """Correct what Xenna counted; returns whether some GPUs are logical: known to Ray and to no driver."""
+        from cosmos_xenna.pipelines.private.resources import GpuResources
+
+        known = {n.id: n for n in self._nodes}
+        found = False
+        for name in list(counted.nodes):
+            if name not in known:
+                del counted.nodes[name]
+                continue
+            node = counted.nodes[name]
+            node.total_cpus = max(1, node.total_cpus)
+            for index in range(len(node.gpus), int(known[name].gpus)):
+                node.gpus.append(GpuResources(index=index, uuid_=uuid.uuid4(), used_fraction=0.0))
+                found = True
+        return found
+
+
+def _said_plainly(error: Exception) -> Exception:
+    """What went wrong in Xenna itself, not in a stage, without pages of traceback."""
+    if isinstance(error, TamisError):
+        return error
+    words = [line for line in str(error).strip().splitlines() if line.strip()]
+    told = words[0] if words else type(error).__name__
+    chain: list[BaseException] = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 10:
+        chain.append(before)
+    if any("ActorDied" in type(e).__name__ or "WorkerCrashed" in type(e).__name__ for e in chain):
+        return WorkerDiedError(f"a worker died, and this version of cosmos-xenna gives up then: {told}")
+    return StageError(f"cosmos-xenna gave up: {type(error).__name__}: {told}")
+
+
+__all__ = ["Bench", "XennaEngine"]

@@ -1,0 +1,160 @@
+"""The Xenna executor: a plan as pipelines of cosmos-xenna, around the same runner as everywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import Any
+
+from tamis.backends.base import Run
+from tamis.backends.foreign.cluster import (
+    ClusterNode,
+    card_memory_gb,
+    connected,
+    gpu_share,
+    load_ray,
+    names_of,
+    nodes_of,
+)
+from tamis.backends.foreign.driver import segments_of
+from tamis.backends.foreign.fitting import Need, check_gpus, known_keys, scaled_cpus
+from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
+from tamis.backends.substrates.processes import pickled_stages
+from tamis.backends.xenna.engine import Bench, XennaEngine
+from tamis.errors import MissingExtraError, PlanError, did_you_mean
+from tamis.plan import Group, Plan
+
+__all__ = ["XennaExecutor"]
+
+DEFAULTS: dict[str, Any] = {
+    "logging_interval": 60,
+    "ignore_failures": False,
+    "execution_mode": "streaming",
+    "cpu_allocation_percentage": 0.95,
+    "autoscale_interval_s": 180,
+}
+
+SPEC_KEYS = (
+    "num_workers_per_node",
+    "num_setup_attempts_python",
+    "num_run_attempts_python",
+    "ignore_failures",
+    "reset_workers_on_failure",
+    "slots_per_actor",
+    "worker_max_lifetime_m",
+    "worker_restart_interval_m",
+    "max_setup_failure_percentage",
+)
+"""What ``xenna_stage_spec`` may say."""
+
+MODES = ("streaming", "batch")
+
+CLUSTER_SETTINGS = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+"""Xenna gives out GPUs itself, so Ray must not."""
+
+
+class XennaExecutor:
+    """Runs a pipeline on cosmos-xenna.
+
+    Args:
+        config: Settings, each with a default: ``logging_interval`` (60 s, of Xenna's own log), ``ignore_failures``
+            (``False``; ``True``: a task whose stage raises is set aside in the run's quarantine and the run goes on),
+            ``execution_mode`` (``"streaming"`` or ``"batch"``), ``cpu_allocation_percentage`` (0.95 of the cores),
+            ``autoscale_interval_s`` (180).
+        ignore_head_node: Whether to keep the machine free that leads the cluster.
+
+    >>> XennaExecutor({"execution_mode": "batch"}).describe()
+    'Xenna, batch mode'
+    >>> XennaExecutor({"logging": 60})
+    Traceback (most recent call last):
+    ...
+    tamis.errors.PlanError: XennaExecutor(config=...): there is no 'logging'. Did you mean 'logging_interval'?
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None, ignore_head_node: bool = False) -> None:
+        known_keys(config or {}, list(DEFAULTS), "XennaExecutor(config=...)")
+        self.config = {**DEFAULTS, **(config or {})}
+        mode = self.config["execution_mode"]
+        if mode not in MODES:
+            hint = did_you_mean(str(mode), MODES)
+            raise ValueError(f"XennaExecutor: execution_mode={mode!r} must be one of {', '.join(MODES)}.{hint}")
+        if not 0 < self.config["cpu_allocation_percentage"] <= 1:
+            share = self.config["cpu_allocation_percentage"]
+            raise ValueError(f"XennaExecutor: cpu_allocation_percentage={share} must be more than 0 and at most 1")
+        self.ignore_head_node = ignore_head_node
+        self.execution_mode: str = mode
+        self.fuse = True
+
+    def describe(self) -> str:
+        """The executor in a few words."""
+        mode = "" if self.execution_mode == "streaming" else ", batch mode"
+        return f"Xenna{mode}{', without the head node' if self.ignore_head_node else ''}"
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot run here, before anything is touched."""
+        if importlib.util.find_spec("cosmos_xenna") is None:
+            raise MissingExtraError("XennaExecutor", package="cosmos-xenna", extra="xenna")
+        if importlib.util.find_spec("tqdm") is None:  # it imports that and does not say so
+            raise MissingExtraError("XennaExecutor", package="tqdm", extra="xenna")
+        load_ray("XennaExecutor")
+        for group in plan.groups:
+            _spec_of(plan, group)
+            unknown = set(group.runtime_env or {}) - {"conda", "env_vars"}
+            if unknown:
+                raise PlanError(
+                    f"stage {plan.vertices[group.entry].name!r}: Xenna knows 'conda' and 'env_vars' of a runtime_env, "
+                    f"not {', '.join(sorted(unknown))}. Use the streaming executor for it"
+                )
+        pickled_stages(group_specs(plan))
+
+    def execute(self, plan: Plan, run: Run) -> bool:
+        """Carry out the plan; return whether it came to its end."""
+        with connected("XennaExecutor", CLUSTER_SETTINGS) as ray:
+            nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
+            benches = self._benches(ray, plan, nodes)
+            kit = Kit.of(ray, plan, run, nodes)
+            return run_on_engine(plan, run, XennaEngine(kit, benches, self.config, nodes), kit)
+
+    def _benches(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, Bench]:
+        """For each group what one worker asks of Xenna, made to fit, and its settings."""
+        wants_memory = any(g.resources.gpu_memory_gb for g in plan.groups)
+        card_gb = card_memory_gb(ray, nodes) if wants_memory else 0.0
+        cores = [usable_cpus(n, self.config["cpu_allocation_percentage"]) for n in nodes]
+        benches: dict[int, Bench] = {}
+        for segment in segments_of(plan):
+            own = [self._bench(plan, g, card_gb) for g in segment.groups]
+            needs = [Need(names_of(plan, b.group), max(b.cpus, 0.1), b.gpus, b.least_workers(len(nodes))) for b in own]
+            # In batch mode one stage runs at a time, so each may have everything.
+            together = [[n] for n in needs] if self.execution_mode == "batch" else [needs]
+            scaled = [cpus for part in together for cpus in scaled_cpus(part, sum(cores), max(cores))]
+            for part in together:
+                check_gpus(part, nodes, "Xenna")
+            for bench, cpus in zip(own, scaled, strict=True):
+                bench.cpus = cpus
+                benches[bench.group.index] = bench
+        return benches
+
+    def _bench(self, plan: Plan, group: Group, card_gb: float) -> Bench:
+        spec = _spec_of(plan, group)
+        gpus = gpu_share(names_of(plan, group), group.resources, card_gb)
+        workers, per_node = group.workers.least, spec.pop("num_workers_per_node", group.workers.per_node)
+        fixed = workers if workers == group.workers.most else None
+        return Bench(group, group.resources.cpus, gpus, fixed, per_node, group.runtime_env or {}, spec)
+
+
+def usable_cpus(node: ClusterNode, share: float) -> float:
+    """Cores of a machine that Xenna may use: a whole number of them, as it counts, but one at least."""
+    return max(1, math.floor(node.cpus * share))
+
+
+def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
+    """The settings of a group's stages for Xenna, checked; of several stages in one worker the last one's count."""
+    together: dict[str, Any] = {}
+    for vertex in (plan.vertices[v] for v in group.vertices):
+        spec = vertex.stage.xenna_stage_spec()
+        where = f"stage {vertex.name!r}, xenna_stage_spec"
+        if "num_workers" in spec:
+            raise PlanError(f"{where}: say num_workers in with_(num_workers=...), so that every executor knows it")
+        known_keys(spec, SPEC_KEYS, where)
+        together.update(spec)
+    return together

@@ -1,0 +1,95 @@
+"""Whether a cluster that is there can be used from here."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from tamis.errors import ClusterError
+
+CONNECT_S = 5.0
+REACH_S = 10.0
+"""How long a cluster may take to answer."""
+
+
+def check_port_answers(address: str) -> None:
+    """Refuse an address on which nobody listens."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ClusterError(f"{address!r} is no address of a cluster: write host:port, as `ray start` shows it")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster can be reached at {address}: {error}\n  Is it running, is this its address (`ray start` "
+            "shows it), and may this machine connect to that port?"
+        ) from None
+
+
+def check_cluster(address: str) -> str:
+    """Ask a cluster who it is, refuse one that cannot be used from here, return its ``host:port``."""
+    if address != "auto":
+        check_port_answers(address)
+    answer = _ask(address)
+    address = answer["address"]
+    problems = []
+    ours, theirs = importlib.metadata.version("ray"), answer["ray"]
+    if theirs is not None and theirs != ours:
+        problems.append(f"Ray {theirs}, this process has {ours}")
+    python, other = platform.python_version(), answer["python"]
+    digits = 2 if os.environ.get("RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL") == "minor" else 3
+    if other is not None and other.split(".")[:digits] != python.split(".")[:digits]:
+        problems.append(f"Python {other}, this process has {python}")
+    if problems:
+        raise ClusterError(
+            f"the cluster at {address} runs {' and '.join(problems)}. Both must be the same on every machine: run the "
+            "script in the environment that the cluster was started from"
+        )
+    if answer["nodes"] and not any(is_this_machine(node) for node in answer["nodes"]):
+        raise ClusterError(
+            f"this machine is no node of the cluster at {address} ({', '.join(sorted(answer['nodes'])[:5])}). Run the "
+            f"script on one of them, or make this machine one: ray start --address={address}"
+        )
+    return str(address)
+
+
+def _ask(address: str) -> dict[str, Any]:
+    silent = (
+        f"something listens at {address}, but does not answer as a Ray cluster within {REACH_S:g} s. The address is "
+        "that of the head (`ray start` shows it, by default with port 6379), not of the dashboard"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tamis.core.probe", address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=REACH_S,
+            check=False,
+        )
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        raise ClusterError(silent) from None
+    if "error" not in answer:
+        return answer
+    if "uthenticat" in answer["error"]:
+        raise ClusterError(
+            f"the cluster at {address} asks for a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if it is not in "
+            f"~/.ray/auth_token\n  {answer['error']}"
+        )
+    raise ClusterError(f"the cluster at {address} cannot be used: {answer['error']}")
+
+
+def is_this_machine(ip: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((ip, 0))
+    except OSError:
+        return False
+    return True

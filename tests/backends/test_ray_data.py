@@ -1,0 +1,184 @@
+"""Pipelines on a real Ray Data, compared with the local executor."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, write_input
+
+from tamis.backends.experimental.ray_data import RayDataExecutor
+from tamis.backends.local import LocalExecutor
+from tamis.errors import PlanError, ResourceError, RunInterrupted, StageError, WorkerDiedError
+from tamis.pipeline import Pipeline
+from tamis.runs.progress import NoProgress
+from tamis.runs.stats import Snapshot
+from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
+from tamis.stages.resources import Resources
+from tamis.tasks import DocumentBatch
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(
+        address="local",
+        num_cpus=4,
+        num_gpus=2,
+        object_store_memory=150_000_000,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("input"))
+
+
+@pytest.mark.parametrize("name", ["fan-out", "branch", "shuffle", "batches", "no-writer"])
+def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
+    expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
+    assert run_on(RayDataExecutor(), PIPELINES[name], source, tmp_path / "ray_data") == expected
+
+
+def test_a_stage_for_gpus_runs_on_logical_ones(source: Path, tmp_path: Path) -> None:
+    expected = run_on(LocalExecutor(workers=0), without_gpu, source, tmp_path / "local")
+    assert run_on(RayDataExecutor(), with_gpu, source, tmp_path / "ray_data") == expected
+
+
+def test_no_input_gives_no_output(tmp_path: Path) -> None:
+    found = run_on(RayDataExecutor(), PIPELINES["map"], write_input(tmp_path / "in", rows=0), tmp_path / "run")
+    assert found.files == {}
+    assert found.outputs == []
+
+
+class Counting(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Notes in files what it is asked to do."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def _note(self, what: str) -> None:
+        Path(self.folder, f"{what}-{os.getpid()}-{os.urandom(4).hex()}").touch()
+
+    def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
+        self._note("node")
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        self._note("setup")
+
+    def teardown(self) -> None:
+        self._note("teardown")
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        return task
+
+
+def batches(count: int) -> list[Any]:
+    return [DocumentBatch({"n": [i]}) for i in range(count)]
+
+
+def run(stages: list[Any], tmp_path: Path, initial: list[Any], **settings: Any) -> Any:
+    executor = settings.pop("executor", None) or RayDataExecutor(**settings)
+    return Pipeline("test", stages=stages).run(executor, initial, run_dir=str(tmp_path / "run"), progress="off")
+
+
+def test_stages_are_set_up_once_per_node_and_worker_and_torn_down(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    stage = Counting(str(notes)).with_(num_workers=2)
+    result = run([stage], tmp_path, batches(6))
+    assert [t.data["n"].to_pylist() for t in result] == [[i] for i in range(6)]
+    found = [p.name.split("-")[0] for p in notes.iterdir()]
+    assert found.count("node") == 1
+    assert found.count("setup") in (1, 2)  # a worker that got nothing to do sets nothing up
+    assert found.count("teardown") == found.count("setup")
+
+
+def test_more_actor_stages_than_cores_run(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    stages = [Counting(str(notes)).with_(name=f"s{i}", resources=Resources(cpus=2)) for i in range(5)]
+    assert len(run(stages, tmp_path, batches(3), fuse=False)) == 3
+
+
+def test_a_stage_that_raises_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path) -> None:
+    def error(executor: Any, where: Path) -> str:
+        with pytest.raises(StageError) as caught:
+            run_on(executor, failing, source, where)
+        return str(caught.value)
+
+    assert error(RayDataExecutor(), tmp_path / "ray") == error(LocalExecutor(workers=0), tmp_path / "local")
+
+
+class KillsItself(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Dies, each time or only the first."""
+
+    def __init__(self, folder: str, times: int) -> None:
+        self.folder, self.times = folder, times
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        if task.data["n"][0].as_py() == 1 and len(list(Path(self.folder).iterdir())) < self.times:
+            Path(self.folder, os.urandom(4).hex()).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+
+def test_a_worker_that_dies_costs_nothing(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    result = run([KillsItself(str(marks), times=1)], tmp_path, batches(4))
+    assert [t.data["n"].to_pylist() for t in result] == [[0], [1], [2], [3]]
+
+
+def test_a_task_that_kills_its_worker_each_time_is_named(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with pytest.raises(WorkerDiedError, match=r"stage 'KillsItself', task 000001, tried \d times"):
+        run([KillsItself(str(marks), times=99)], tmp_path, batches(4))
+
+
+class StopsAtTheFirst(NoProgress):
+    """Asks to stop as soon as something was done."""
+
+    def update(self, snapshot: Snapshot) -> None:
+        if snapshot.stages[0].tasks_in:
+            os.kill(os.getpid(), signal.SIGINT)
+            self.update = lambda snapshot: None  # type: ignore[method-assign]  # once is enough
+
+
+class Slow(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        import time
+
+        time.sleep(0.3)
+        return task
+
+
+def test_ctrl_c_begins_nothing_new(tmp_path: Path) -> None:
+    pipeline = Pipeline("test", stages=[Slow()])
+    with pytest.raises(RunInterrupted):
+        pipeline.run(RayDataExecutor(), batches(60), run_dir=str(tmp_path / "run"), progress=StopsAtTheFirst())
+    assert 0 < len((tmp_path / "run" / "outputs.jsonl").read_text().splitlines()) < 60
+
+
+def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"'Slow'.*'max_worker'. Did you mean 'max_workers'"):
+        run([Slow().with_(ray_stage_spec={"max_worker": 2})], tmp_path, batches(1))
+    with pytest.raises(PlanError, match="may not say 'num_cpus'"):
+        run([Slow().with_(ray_stage_spec={"ray_remote_args": {"num_cpus": 2}})], tmp_path, batches(1))
+
+
+def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
+    stages = [Slow().with_(name=f"g{i}", resources=Resources(gpus=1)) for i in range(3)]
+    with pytest.raises(ResourceError, match=r"3 GPUs together \(g0: 1, g1: 1, g2: 1\), the cluster has 2"):
+        run(stages, tmp_path, batches(1))

@@ -1,0 +1,109 @@
+"""Pipelines on a real cosmos-xenna, on a cluster with two cores, compared with the local executor."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, write_input
+
+from tamis.backends.local import LocalExecutor
+from tamis.backends.xenna import XennaExecutor
+from tamis.errors import PlanError, StageError
+from tamis.pipeline import Pipeline
+from tamis.runs.directory import RunDirectory
+from tamis.stages.base import ProcessingStage
+from tamis.tasks import DocumentBatch
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("cosmos_xenna")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(
+        address="local",
+        num_cpus=2,
+        num_gpus=1,
+        object_store_memory=150_000_000,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("input"))
+
+
+@pytest.mark.parametrize("name", ["branch", "batches"])
+def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
+    expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
+    assert run_on(XennaExecutor(), PIPELINES[name], source, tmp_path / "xenna") == expected
+
+
+def test_a_stage_for_gpus_runs_on_logical_ones_in_batch_mode(source: Path, tmp_path: Path) -> None:
+    expected = run_on(LocalExecutor(workers=0, execution_mode="batch"), without_gpu, source, tmp_path / "local")
+    found = run_on(XennaExecutor({"execution_mode": "batch"}), with_gpu, source, tmp_path / "xenna")
+    assert (found.files, found.drops) == (expected.files, expected.drops)
+
+
+class NotesItsProcess(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        Path(self.folder, str(os.getpid())).touch()
+        return task
+
+
+def test_no_process_is_left_behind(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    initial = [DocumentBatch({"n": [i]}) for i in range(3)]
+    result = Pipeline("test", stages=[NotesItsProcess(str(notes))]).run(
+        XennaExecutor(), initial, run_dir=str(tmp_path / "run"), progress="off"
+    )
+    assert [t.data["n"].to_pylist() for t in result] == [[0], [1], [2]]
+    pids = [int(p.name) for p in notes.iterdir()]
+    deadline = time.monotonic() + 20
+    while any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_stage_that_raises_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path) -> None:
+    def error(executor: Any, where: Path) -> str:
+        with pytest.raises(StageError) as caught:
+            run_on(executor, failing, source, where)
+        return str(caught.value)
+
+    assert error(XennaExecutor(), tmp_path / "xenna") == error(LocalExecutor(workers=0), tmp_path / "local")
+
+
+def test_ignored_failures_are_set_aside_not_lost(source: Path, tmp_path: Path) -> None:
+    found = run_on(XennaExecutor({"ignore_failures": True}), failing, source, tmp_path)
+    assert len(found.files) == 5
+    (record,) = RunDirectory(str(tmp_path / "run")).quarantined(10)
+    assert (record["stage"], record["place"]) == ("raises", "000002")
+
+
+def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path) -> None:
+    stage = NotesItsProcess(str(tmp_path))
+    for spec, said in (
+        ({"slots_per_actors": 3}, "Did you mean 'slots_per_actor'"),
+        ({"num_workers": 2}, r"with_\(num_workers"),
+    ):
+        pipeline = Pipeline("test", stages=[stage.with_(xenna_stage_spec=spec)])
+        with pytest.raises(PlanError, match=said):
+            pipeline.run(XennaExecutor(), [DocumentBatch({"n": [1]})], run_dir=str(tmp_path / "run"), progress="off")
+    with pytest.raises(ValueError, match="must be one of streaming, batch"):
+        XennaExecutor({"execution_mode": "stream"})

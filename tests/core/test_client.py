@@ -1,0 +1,306 @@
+"""A Ray cluster is started, used, shared and ended: with real heads, real scripts, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tamis.core import reach
+from tamis.core.client import RayClient
+from tamis.core.ports import DefaultPort, choose_port, holder_of
+from tamis.errors import ClusterError, MissingExtraError
+
+SMALL = "num_cpus=1, include_dashboard=False, object_store_memory='100MB'"
+
+
+@pytest.fixture(autouse=True)
+def no_other_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayClient]:
+    """A cluster that runs; what starting it did to this process's environment is undone, as for another process."""
+    before = dict(os.environ)
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE"):
+        os.environ.pop(name, None)
+    metrics = tmp_path_factory.mktemp("metrics")
+    client = RayClient(num_cpus=1, include_dashboard=False, object_store_memory="100MB", metrics_dir=str(metrics))
+    client.start()
+    os.environ.pop("RAY_ADDRESS")
+    yield client
+    client.stop()
+    assert list(metrics.iterdir()) == []
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def address_of(client: RayClient) -> str:
+    assert client.address is not None
+    return client.address
+
+
+def session_of(client: RayClient) -> int:
+    assert client._started is not None
+    assert client._started.node is not None
+    return client._started.node.process.pid
+
+
+def in_session(leader: int) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.name())
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def wait_until_empty(leader: int) -> None:
+    deadline = time.monotonic() + 40
+    while left := in_session(leader):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def script(code: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_script_finds_the_cluster_and_work_is_done(head: RayClient) -> None:
+    code = """
+        import ray
+        ray.init(log_to_driver=False)
+        double = ray.remote(lambda n: 2 * n)
+        print(ray.cluster_resources()["CPU"], ray.get(double.remote(21)))
+    """
+    out, err = script(code, RAY_ADDRESS=address_of(head)).communicate(timeout=120)
+    assert out.split() == ["1.0", "42"], err
+
+
+def test_starting_twice_changes_nothing(head: RayClient) -> None:
+    before = session_of(head), head.address
+    head.start()
+    assert (session_of(head), head.address) == before
+
+
+@pytest.mark.parametrize("how", ["address", "RAY_ADDRESS"])
+def test_a_cluster_that_was_there_is_used_and_stays(head: RayClient, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == "RAY_ADDRESS":
+        monkeypatch.setenv("RAY_ADDRESS", address_of(head))
+    before = os.environ.get("RAY_ADDRESS")
+    with RayClient(address=head.address if how == "address" else None) as guest:
+        assert os.environ["RAY_ADDRESS"] == guest.address == head.address
+    guest.stop()
+    assert os.environ.get("RAY_ADDRESS") == before
+    assert "raylet" in in_session(session_of(head))
+
+
+def test_prometheus_is_told(head: RayClient) -> None:
+    (file,) = Path(head.metrics_dir or "").iterdir()
+    (target,) = json.loads(file.read_text())
+    assert target["targets"] == [f"{socket.gethostname()}:{head.ray_metrics_port}"]
+
+
+def test_a_port_that_was_given_and_is_taken_is_refused(head: RayClient) -> None:
+    with pytest.raises(ClusterError, match=rf"ray_port={head.ray_port}: the port is in use by .*process \d+"):
+        RayClient(ray_port=int(head.ray_port)).start()
+
+
+def test_a_port_that_nobody_gave_is_replaced() -> None:
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        found = choose_port("ray_port", DefaultPort(port))
+        assert found > port
+        assert found == choose_port("ray_port", found)  # it can be replaced again
+        assert isinstance(found, DefaultPort)
+        assert f"(process {os.getpid()})" in holder_of(port)
+
+
+def test_no_port_is_taken_that_ray_gives_to_its_workers() -> None:
+    with socket.create_server(("", 10001)) if not holder_of(10001) else socket.socket():
+        assert choose_port("ray_client_server_port", DefaultPort(10001)) >= 20000
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"ray_version": "2.9.0", "python_version": "3.11.2"}, "runs Ray 2.9.0, this process has "),
+        ({"python_version": "3.8.1"}, "runs Python 3.8.1, this process has "),
+    ],
+)
+def test_other_versions_are_refused(head: RayClient, told: dict[str, str], words: str) -> None:
+    from ray._raylet import GcsClient  # type: ignore[attr-defined] # compiled
+
+    gcs = GcsClient(address=address_of(head))
+    place = (b"CLUSTER_METADATA", b"cluster")
+    before = gcs.internal_kv_get(place[0], namespace=place[1], timeout=10)
+    try:
+        changed = json.dumps({**json.loads(before), **told}).encode()
+        gcs.internal_kv_put(place[0], changed, True, namespace=place[1], timeout=10)
+        with pytest.raises(ClusterError, match=words):
+            RayClient(address=head.address).start()
+    finally:
+        gcs.internal_kv_put(place[0], before, True, namespace=place[1], timeout=10)
+    assert "RAY_ADDRESS" not in os.environ
+
+
+def test_a_cluster_that_asks_for_a_token_says_so(head: RayClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(ClusterError, match=r"asks for a token\. Set RAY_AUTH_MODE=token"):
+        RayClient(address=head.address).start()
+
+
+def test_an_address_where_nobody_listens_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(ClusterError, match=f"no Ray cluster can be reached at 127.0.0.1:{port}: .*refused"):
+        RayClient(address=f"127.0.0.1:{port}").start()
+    with pytest.raises(ClusterError, match="'nonsense' is no address of a cluster"):
+        RayClient(address="nonsense").start()
+
+
+def test_an_address_where_something_else_listens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "REACH_S", 2.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(ClusterError, match="does not answer as a Ray cluster within 2 s"),
+    ):
+        RayClient(address=f"127.0.0.1:{server.getsockname()[1]}").start()
+
+
+def test_other_machines_are_told_from_this_one() -> None:
+    assert reach.is_this_machine("127.0.0.1")
+    assert not reach.is_this_machine("203.0.113.7")
+
+
+def test_what_ray_says_is_in_the_error() -> None:
+    with pytest.raises(ClusterError, match=r"(?s)Ray did not start. The end of .*ray_start.*object store"):
+        RayClient(num_cpus=1, include_dashboard=False, object_store_memory=1000).start()
+    assert "RAY_ADDRESS" not in os.environ
+
+
+def test_too_long_a_start_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = []
+    wait = subprocess.Popen.wait
+
+    def remember(self: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        sessions.append(self.pid)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", remember)
+    with pytest.raises(ClusterError, match=r"not ready after 0.8 s"):
+        RayClient(num_cpus=1, include_dashboard=False, start_timeout_s=0.8).start()
+    assert sessions
+    assert in_session(sessions[0]) == []
+
+
+def test_ray_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"tamis\[ray\]"):
+        RayClient().start()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"ray_temp_dir": "/tmp/" + "x" * 60}, "65 bytes long, but Ray keeps sockets there"),
+        ({"ray_port": 0}, "a port is a number from 1 to 65535"),
+        ({"num_cpus": -1}, "must not be negative"),
+        ({"start_timeout_s": 0}, "must be more than 0"),
+        ({"object_store_memory": "much"}, "is no size"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        RayClient(**parameters)  # type: ignore[arg-type]
+
+
+BUSY = f"""
+    import os, subprocess, sys, ray
+    from tamis.core.client import RayClient
+    client = RayClient({SMALL})
+    client.start()
+    ray.init(log_to_driver=False, logging_level="ERROR")
+
+    @ray.remote(num_cpus=0)
+    class Busy:
+        def start(self):
+            return subprocess.Popen(["sleep", "600"]).pid  # as a stage that runs a program
+
+    busy = Busy.remote()
+    print(client._started.node.process.pid, ray.get(busy.start.remote()), client.ray_temp_dir, flush=True)
+"""
+
+
+def test_a_script_that_is_killed_leaves_nothing() -> None:
+    running = script(f"{BUSY}    input()\n    import time; time.sleep(600)")
+    assert running.stdout is not None
+    leader, program, _ = running.stdout.readline().split()
+    assert {"raylet", "gcs_server", "sleep"} <= set(in_session(int(leader)))
+    running.kill()
+    running.communicate(timeout=30)
+    wait_until_empty(int(leader))
+    assert not os.path.exists(f"/proc/{program}")
+
+
+def test_a_script_that_fails_leaves_nothing_and_shows_its_own_error() -> None:
+    running = script(f"{BUSY}    raise ValueError('of the user')")
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 1
+    assert err.rstrip().endswith("ValueError: of the user")
+    assert in_session(int(out.split()[0])) == []
+
+
+def test_after_stop_the_script_goes_on_as_before() -> None:
+    code = f"""{BUSY}
+    client.stop()
+    client.stop()
+    print(ray.is_initialized(), os.environ.get("RAY_ADDRESS"), client.address)
+    """
+    out, err = script(code).communicate(timeout=120)
+    first, second = out.splitlines()
+    assert second == "False None None", err
+    assert in_session(int(first.split()[0])) == []
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing() -> None:
+    code = f"""
+        import threading, time
+        from tamis.core.client import RayClient
+        client = RayClient({SMALL})
+
+        def tell():
+            while client._started is None or client._started.node is None:
+                time.sleep(0.01)
+            time.sleep(0.7)
+            print(client._started.node.process.pid, flush=True)
+
+        threading.Thread(target=tell, daemon=True).start()
+        client.start()
+    """
+    running = script(code)
+    assert running.stdout is not None
+    leader = int(running.stdout.readline())
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    assert in_session(leader) == []

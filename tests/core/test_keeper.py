@@ -1,0 +1,84 @@
+"""However the one who asked for a node ends, nothing of the node stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tamis.core import keeper
+
+# A node's worth of trouble: a child that does not listen to SIGTERM, and a grandchild in a process group of its own.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
+with open(sys.argv[1], "w") as told:
+    told.write(f"{os.getpid()} {child.pid}\\n")
+time.sleep(600)
+"""
+
+
+def command(told: Path, parent: str = "") -> list[str]:
+    keep = [sys.executable, "-I", "-S", keeper.__file__, parent or str(os.getpid()), "0.2"]
+    return [*keep, sys.executable, "-c", STUBBORN, str(told)]
+
+
+def pids_in(told: Path) -> list[int]:
+    deadline = time.monotonic() + 30
+    while not (told.exists() and told.read_text().endswith("\n")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return [int(pid) for pid in told.read_text().split()]
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 30
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline, f"still there: {pids}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    return tmp_path / "pids"
+
+
+def test_sigterm_ends_all_of_it(told: Path) -> None:
+    process = subprocess.Popen(command(told), start_new_session=True)
+    pids = pids_in(told)
+    process.terminate()
+    assert process.wait(30) == 0
+    wait_until_gone(pids)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_death_of_the_parent_ends_all_of_it(told: Path, how: signal.Signals) -> None:
+    script = (
+        f"import os, subprocess, time; c = {command(told, 'PARENT')!r}; c[c.index('PARENT')] = str(os.getpid())\n"
+        "subprocess.Popen(c, start_new_session=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    pids = pids_in(told)
+    parent.send_signal(how)
+    parent.wait(30)
+    wait_until_gone(pids)
+
+
+def test_a_command_that_ends_by_itself_is_told(told: Path) -> None:
+    keep = command(told)[:6]
+    assert subprocess.run([*keep, sys.executable, "-c", "raise SystemExit(3)"], check=False).returncode == 3
+
+
+def test_a_session_can_be_ended_without_its_keeper(told: Path) -> None:
+    process = subprocess.Popen(command(told), start_new_session=True)
+    pids = pids_in(told)
+    process.kill()
+    process.wait(30)
+    keeper.kill_session(process.pid)
+    wait_until_gone(pids)
