@@ -131,6 +131,14 @@ def cells(job: Job, figures: Figures) -> list[str]:
     ]
 
 
+def complain(name: str, figures: Figures) -> None:
+    """Say what makes a run's figures worthless."""
+    if figures.missing:
+        print(f"   {name}: {figures.missing} tasks did not come out")
+    if figures.peak_cpus > CPUS or figures.peak_gpus > GPUS:
+        print(f"   {name}: up to {figures.peak_cpus:g} CPUs and {figures.peak_gpus:g} GPUs were busy at once")
+
+
 def describe(job: Job) -> str:
     phases = [
         f"{list(phase.workers)}, {phase.rate:.2f}/s, held up by {job.stages[phase.bottleneck].name}"
@@ -194,8 +202,7 @@ def main() -> None:
             cell = results[letter][name] = run(job, ENGINES[name], python)
             if isinstance(cell, Figures):
                 line(name, cells(job, cell))
-                if cell.missing:
-                    print(f"   {name}: {cell.missing} tasks did not come out")
+                complain(name, cell)
             else:
                 print(f"   {name:<17}{cell}", flush=True)
             if arguments.out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Figures:
         cpus_busy, gpus_busy: Busy worker-seconds x what a worker holds / all there is, after warm-up, all stages.
         best_busy: What the ideal allocation reaches there, of the kind that the bottleneck needs (the last one, if
             it changes), over the whole run.
+        peak_cpus, peak_gpus: The most that were busy at the same time: more than there are would be cheating.
         wall_s, first_s: From the call to the return, and to the first output.
         cpu_s, driver_cpu_s, services_cpu_s: CPU seconds of all processes; of the driver from call to return; of the
             cluster's own processes.
@@ -43,6 +45,8 @@ class Figures:
     cpus_busy: float
     gpus_busy: float
     best_busy: float
+    peak_cpus: float
+    peak_gpus: float
     wall_s: float
     first_s: float
     cpu_s: float
@@ -80,6 +84,8 @@ def measure(
         cpus_busy=_kind_busy(job, work, window, "cpus", CPUS),
         gpus_busy=_kind_busy(job, work, window, "gpus", GPUS),
         best_busy=_best_busy(job, kind),
+        peak_cpus=_peak(job, work, "cpus"),
+        peak_gpus=_peak(job, work, "gpus"),
         wall_s=ended - began,
         first_s=outputs[0] - began,
         cpu_s=cpu_s,
@@ -120,6 +126,16 @@ def _bottleneck_busy(job: Job, work: Sequence[Event], window: tuple[float, float
 def _kind_busy(job: Job, work: Sequence[Event], window: tuple[float, float], kind: str, there: int) -> float:
     busy = sum(_overlap(e, window) * getattr(job.stages[e.stage], kind) for e in work)
     return busy / there / max(window[1] - window[0], 1e-9)
+
+
+def _peak(job: Job, work: Sequence[Event], kind: str) -> float:
+    """The most of a kind that was busy at once."""
+    changes = []
+    for event in work:
+        if event.ended is not None:
+            need = getattr(job.stages[event.stage], kind)
+            changes += [(event.began, need), (event.ended, -need)]
+    return float(max(itertools.accumulate(need for _, need in sorted(changes)), default=0.0))
 
 
 def _best_busy(job: Job, kind: str) -> float:

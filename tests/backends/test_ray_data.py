@@ -44,7 +44,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("input"))
 
 
-@pytest.mark.parametrize("name", ["fan-out", "branch", "shuffle", "batches", "no-writer"])
+@pytest.mark.parametrize("name", ["branch", "shuffle", "batches"])
 def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
     expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
     assert run_on(RayDataExecutor(), PIPELINES[name], source, tmp_path / "ray_data") == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, 
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.xenna import XennaExecutor
-from tamis.errors import PlanError, StageError
+from tamis.errors import PlanError, StageError, WorkerDiedError
 from tamis.pipeline import Pipeline
 from tamis.runs.directory import RunDirectory
 from tamis.stages.base import ProcessingStage
@@ -44,16 +45,36 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("input"))
 
 
-@pytest.mark.parametrize("name", ["branch", "batches"])
+@pytest.mark.parametrize("name", ["branch"])
 def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
     expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
     assert run_on(XennaExecutor(), PIPELINES[name], source, tmp_path / "xenna") == expected
 
 
-def test_a_stage_for_gpus_runs_on_logical_ones_in_batch_mode(source: Path, tmp_path: Path) -> None:
-    expected = run_on(LocalExecutor(workers=0, execution_mode="batch"), without_gpu, source, tmp_path / "local")
-    found = run_on(XennaExecutor({"execution_mode": "batch"}), with_gpu, source, tmp_path / "xenna")
-    assert (found.files, found.drops) == (expected.files, expected.drops)
+def test_a_stage_for_gpus_runs_on_logical_ones(source: Path, tmp_path: Path) -> None:
+    expected = run_on(LocalExecutor(workers=0), without_gpu, source, tmp_path / "local")
+    assert run_on(XennaExecutor(), with_gpu, source, tmp_path / "xenna") == expected
+
+
+def test_batch_mode_gives_the_same(source: Path, tmp_path: Path) -> None:
+    expected = run_on(
+        LocalExecutor(workers=0, execution_mode="batch"), PIPELINES["no-writer"], source, tmp_path / "local"
+    )
+    found = run_on(XennaExecutor({"execution_mode": "batch"}), PIPELINES["no-writer"], source, tmp_path / "xenna")
+    assert found == expected
+
+
+class Dies(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        if task.data["n"][0].as_py() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+
+def test_a_task_that_kills_its_worker_is_named(tmp_path: Path) -> None:
+    initial = [DocumentBatch({"n": [i]}) for i in range(2)]
+    with pytest.raises(WorkerDiedError, match="died"):
+        Pipeline("test", stages=[Dies()]).run(XennaExecutor(), initial, run_dir=str(tmp_path / "run"), progress="off")
 
 
 class NotesItsProcess(ProcessingStage[DocumentBatch, DocumentBatch]):

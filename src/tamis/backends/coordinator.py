@@ -41,7 +41,10 @@ MAX_DEPTH = 32
 """The most assignments a worker may hold."""
 
 MAX_DEATHS_IN_A_ROW = 20
-"""Workers that may die one after the other before the run is given up (a machine out of memory, a broken install)."""
+"""Workers that may die one after the other before the run is given up (a machine out of memory, a broken install).
+
+Or twice as many as there were, if that is more: a machine that goes takes all of its workers with it.
+"""
 
 MAX_FAILED_SETUPS = 3
 """Workers in a row whose stages cannot be set up before the run is given up."""
@@ -69,7 +72,7 @@ class _Pace:
         service: Seconds per task and per assignment.
         failed_setups: Workers in a row that could not be set up.
         suspects: Batches that died together with others: each is tried alone.
-        waiting_since: Since when a batch has been waiting for a worker on its own machine.
+        waiting_since: Since when batches have been waiting for workers on their own machine.
     """
 
     service: ServiceTime = field(default_factory=ServiceTime)
@@ -122,7 +125,7 @@ class Coordinator:
         self._recovery = Recovery(self._repeat)
         self._tickets = itertools.count()
         self._assignments: dict[int, _Assignment] = {}
-        self._deaths = 0  # since a task was last finished
+        self._deaths = self._most_workers = 0  # since a task was last finished
         self._weight_done = 0
         self._timed = [g.index for g in plan.groups if g.timeout_s is not None]
         self._began = self._shown = substrate.now()
@@ -157,7 +160,7 @@ class Coordinator:
         if self._stop.level >= 2:
             raise KeyboardInterrupt
         if self._stop.level == 1 and not self.traffic.draining:
-            self.traffic.drain()
+            self.traffic.drain(keep=self._recovery.repeats)
             if self._watcher:
                 self._watcher.message("Stopping: finishing what is in flight. Press Ctrl-C again to stop at once.")
 
@@ -199,6 +202,9 @@ class Coordinator:
         for state in reversed(self.traffic.groups):
             if state.ordered is not None:
                 self.traffic.release(state, last=False)
+            if not state.ready:
+                downstream_busy = downstream_busy or state.running > 0
+                continue
             forced = not downstream_busy and not state.running
             while state.ready and self._dispatch_one(state, forced):
                 forced = False
@@ -207,25 +213,38 @@ class Coordinator:
     def _dispatch_one(self, state: GroupState, forced: bool) -> bool:
         """Give out the first batch that can be; tell whether there was one."""
         group, cpus, depth = state.group.index, self._cpus(state), self._depth(state)
+        anybody = self.crew.free(group, cpus, depth)
+        if anybody is None:
+            return False
+        far: tuple[str, int] | None = None  # a batch that nobody on its own machine can take
         for home in state.ready.homes():
             batch = state.ready.peek(home)
             cost = self._cost(state, batch)
             if cost and not forced and self.held_bytes + self.reserved_bytes + cost > self.limits.budget_bytes:
                 return False
             large = bool(home) and sum(e.nbytes for e in batch) >= FAR_BYTES
-            worker = self.crew.free(group, cpus, depth, home) if large else None
-            if worker is None and not (large and self._waits_for(group, home)):
-                worker = self.crew.free(group, cpus, depth)
-                if worker is None:
-                    return False
+            worker = self.crew.free(group, cpus, depth, home) if large else anybody
             if worker is not None:
-                self.paces[group].waiting_since.pop(home, None)
-                self._assign(worker, state, state.ready.pop(home), cost)
+                self._assign(worker, state, self._next_batch(state, home), cost)
                 return True
-        return False
+            if far is None and not self._waits_for(group, home):
+                far = home, cost
+        if far is not None:
+            self._assign(anybody, state, self._next_batch(state, far[0]), far[1])
+        return far is not None
+
+    def _next_batch(self, state: GroupState, home: str) -> list[Envelope]:
+        batch = state.ready.pop(home)
+        if not state.ready.lies_on(home):
+            self.paces[state.group.index].waiting_since.pop(home, None)
+        return batch
 
     def _waits_for(self, group: int, home: str) -> bool:
-        """Whether a batch should wait a moment for a worker on the machine that holds it."""
+        """Whether a batch should wait a moment for a worker on the machine that holds it.
+
+        The moment is over once for all batches there, until there are none: where more is made than its own workers
+        can take, the others need not wait each time.
+        """
         now = self._substrate.now()
         waited = now - self.paces[group].waiting_since.setdefault(home, now)
         return self.crew.has_worker_on(group, home) and waited < FAR_WAIT_S
@@ -279,6 +298,8 @@ class Coordinator:
             worker = self.crew.workers.get(event.worker)
             if worker is not None:
                 worker.since, worker.warm = self._substrate.now(), True
+                for group in self.crew.groups_of(worker):
+                    self.paces[group].failed_setups = 0
                 self.crew.ready(worker)
                 if self._manager:
                     self._manager.ready(worker, event.seconds)
@@ -299,6 +320,8 @@ class Coordinator:
         elif self._recovery.repeats(assignment.batch):
             self._journal.forget([p for p in outcome.published if p.temporary != p.final])
             self.traffic.gone_again(self.traffic.groups[assignment.group], assignment.batch)
+            for envelope in assignment.batch:
+                envelope.attempt = envelope.deaths = 0
             self._recovery.done(assignment.batch, outcome)
         else:
             self._on_success(assignment, outcome)
@@ -318,7 +341,7 @@ class Coordinator:
 
     def _on_success(self, assignment: _Assignment, outcome: Outcome) -> None:
         state, batch = self.traffic.groups[assignment.group], assignment.batch
-        self._deaths = 0
+        self._deaths = self._most_workers = 0
         for vertex, stats in outcome.stats.items():
             self.stats[vertex].add(stats)
         name = self._plan.vertices[state.group.entry].name
@@ -340,6 +363,7 @@ class Coordinator:
         if not self._upstream_sources(state):
             self._weight_done += weight
         for envelope in batch:
+            envelope.attempt = envelope.deaths = 0  # should it be repeated, that is another matter
             self.traffic.leave(state, envelope)
 
     def _upstream_sources(self, state: GroupState) -> bool:
@@ -380,6 +404,7 @@ class Coordinator:
 
     def _on_death(self, event: WorkerDied) -> None:
         """Give the dead worker's tasks to others; only the one it was working on is held against."""
+        self._most_workers = max(self._most_workers, len(self.crew))
         for ticket in self.crew.lose(event.worker):
             assignment = self._take_back(ticket)
             assert assignment is not None
@@ -391,14 +416,17 @@ class Coordinator:
                     self.paces[assignment.group].suspects.add(id(assignment.batch))
                 self.traffic.groups[assignment.group].ready.push(assignment.batch)
         self._deaths += 1
-        if self._deaths > MAX_DEATHS_IN_A_ROW:
+        if self._deaths > max(MAX_DEATHS_IN_A_ROW, 2 * self._most_workers):
             raise WorkerDiedError(
                 f"{self._deaths} workers died one after the other without finishing a task: {event.why}"
             )
 
     def _on_failed_setup(self, event: SetupFailed) -> None:
         worker = self.crew.workers.get(event.worker)
-        self.crew.lose(event.worker)
+        for ticket in self.crew.lose(event.worker):
+            assignment = self._take_back(ticket)
+            assert assignment is not None
+            self.traffic.groups[assignment.group].ready.push(assignment.batch)
         if worker is None:
             return
         for group in self.crew.groups_of(worker):
@@ -416,6 +444,9 @@ class Coordinator:
         self.crew.take(assignment.worker, event.ticket, self._substrate.now())
         batch, state = assignment.batch, self.traffic.groups[assignment.group]
         lost = [e for e in batch if any(e.payload is p for p in event.payloads)]
+        if not lost:  # what the driver holds is sent again
+            state.ready.push(batch)
+            return
         if self._recovery.repeats(batch):
             self.traffic.gone_again(state, batch)
             self._recovery.lost_again(batch, lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -42,7 +43,7 @@ class Worker:
         cpus: The cores it takes now.
         since: When it began what it is working on.
         warm: Whether it has set up its stages, as far as that is known.
-        noted: The loads under which it is listed among the free ones.
+        noted: The lists of free workers it is on: everywhere or on its machine, and under which load.
     """
 
     index: int
@@ -55,7 +56,7 @@ class Worker:
     cpus: float = 0.0
     since: float = 0.0
     warm: bool = False
-    noted: set[int] = field(default_factory=set)
+    noted: set[tuple[str | None, int]] = field(default_factory=set)
 
 
 class Crew:
@@ -72,18 +73,34 @@ class Crew:
         self, substrate: Substrate, pools: Sequence[Pool], cpus: dict[str, float], *, elastic: bool = False
     ) -> None:
         self._substrate, self._pools, self._elastic = substrate, pools, elastic
-        self.cpus = dict(cpus)
+        self._cpus = dict(cpus)
         self.workers: dict[int, Worker] = {}
         self._count = 0
-        self._by_load: dict[tuple[int, str], list[tuple[int, int]]] = {}  # heaps of (load, worker); some are stale
+        # Heaps of (load, worker), of a pool on one machine and everywhere (None); some entries are stale.
+        self._by_load: dict[tuple[int, str | None], list[tuple[int, int]]] = {}
+        self._parked: dict[str, list[int]] = {}  # idle workers on a machine without a free core, on no list
+        self._least_cpus = [math.inf for _ in pools]
+        self._sizes = [0 for _ in pools]
         self._pool_of = {group: number for number, pool in enumerate(pools) for group in pool.groups}
         self._members: list[dict[str, set[int]]] = [{} for _ in pools]  # workers of a pool that may get work, by node
         self._reserved: dict[str, float] = {}
         self._working: dict[str, float] = {}
-        self._turn = 0
 
     def __len__(self) -> int:
         return len(self.workers)
+
+    @property
+    def cpus(self) -> dict[str, float]:
+        """Cores of each machine."""
+        return self._cpus
+
+    @cpus.setter
+    def cpus(self, cpus: dict[str, float]) -> None:
+        if cpus != self._cpus:
+            self._cpus = dict(cpus)
+            for node in list(self._parked):
+                while self._parked.get(node):
+                    self._unpark(node)
 
     def start(self) -> None:
         """Start the workers that are there from the beginning."""
@@ -107,7 +124,9 @@ class Crew:
         """A worker can be given work."""
         worker.ready = True
         if not worker.draining:
-            self._members[worker.pool].setdefault(worker.node, set()).add(worker.index)
+            members = self._members[worker.pool].setdefault(worker.node, set())
+            self._sizes[worker.pool] += worker.index not in members
+            members.add(worker.index)
             self._note(worker)
 
     def drain(self, worker: Worker) -> None:
@@ -120,7 +139,7 @@ class Crew:
 
     def size_for(self, group: int) -> int:
         """How many workers may be given work of a group."""
-        return sum(len(on_node) for on_node in self._members[self._pool_of[group]].values())
+        return self._sizes[self._pool_of[group]]
 
     def pool_for(self, group: int) -> int:
         """The number of the pool that runs a group."""
@@ -140,11 +159,11 @@ class Crew:
 
     def room(self, node: str) -> float:
         """Cores of a machine that nobody has taken."""
-        return self.cpus.get(node, 0.0) - self._reserved.get(node, 0.0) - self._working.get(node, 0.0)
+        return self._cpus.get(node, 0.0) - self._reserved.get(node, 0.0) - self._working.get(node, 0.0)
 
     def unreserved(self, node: str) -> float:
         """Cores of a machine that workers without a reservation share."""
-        return self.cpus.get(node, 0.0) - self._reserved.get(node, 0.0)
+        return self._cpus.get(node, 0.0) - self._reserved.get(node, 0.0)
 
     def free(self, group: int, cpus: float, depth: int, home: str = "") -> Worker | None:
         """The least busy worker for a group that holds fewer than ``depth`` assignments, if there is one.
@@ -156,16 +175,28 @@ class Crew:
             home: Look on this machine only.
         """
         pool = self._pool_of[group]
-        if home:
-            return self._free_on(pool, home, cpus, depth)
-        best: Worker | None = None
-        for node in self._in_turn(pool):
-            found = self._free_on(pool, node, cpus, depth)
-            if found is not None and not found.tickets:
-                return found
-            if found is not None and (best is None or len(found.tickets) < len(best.tickets)):
-                best = found
-        return best
+        self._least_cpus[pool] = min(self._least_cpus[pool], cpus)
+        heap = self._by_load.get((pool, home or None), [])
+        passed_over: list[tuple[int, int]] = []
+        found = None
+        while heap and found is None:
+            load, index = heap[0]
+            worker = self.workers.get(index)
+            if worker is None or len(worker.tickets) != load or worker.draining:
+                self._strike(heap, worker, home or None)
+            elif load == 0 and not self._fits(worker, cpus):
+                if self.room(worker.node) + 1e-9 < self._least_cpus[pool]:
+                    self._strike(heap, worker, home or None)
+                    self._parked.setdefault(worker.node, []).append(index)
+                else:  # there is room, but not for this
+                    passed_over.append(heapq.heappop(heap))
+            elif load and load >= depth:
+                break
+            else:
+                found = worker
+        for entry in passed_over:
+            heapq.heappush(heap, entry)
+        return found
 
     def give(self, worker: Worker, ticket: int, cpus: float, now: float) -> None:
         """A worker gets an assignment."""
@@ -174,6 +205,7 @@ class Crew:
             if self._pools[worker.pool].reserved_cpus is None:
                 worker.cpus = cpus
                 self._working[worker.node] = self._working.get(worker.node, 0.0) + cpus
+                self._unpark(worker.node)  # there may be room for one more
         worker.tickets.append(ticket)
         self._note(worker)
 
@@ -197,6 +229,7 @@ class Crew:
             self._release(worker)
         if self._pools[worker.pool].reserved_cpus is not None:
             self._reserved[worker.node] -= worker.cpus
+            self._unpark(worker.node)
         self._leave_members(worker)
         if not self._elastic:
             self.ready(self.hire(worker.pool, worker.node, worker.gpu_ids))
@@ -206,34 +239,14 @@ class Crew:
         if self._pools[worker.pool].reserved_cpus is None:
             self._working[worker.node] -= worker.cpus
             worker.cpus = 0.0
+            self._unpark(worker.node)
 
     def _leave_members(self, worker: Worker) -> None:
         on_node = self._members[worker.pool].get(worker.node, set())
+        self._sizes[worker.pool] -= worker.index in on_node
         on_node.discard(worker.index)
         if not on_node:
             self._members[worker.pool].pop(worker.node, None)
-
-    def _in_turn(self, pool: int) -> list[str]:
-        """The machines that have workers of a pool, beginning with another one each time."""
-        nodes = list(self._members[pool])
-        self._turn += 1
-        cut = self._turn % len(nodes) if nodes else 0
-        return nodes[cut:] + nodes[:cut]
-
-    def _free_on(self, pool: int, node: str, cpus: float, depth: int) -> Worker | None:
-        heap = self._by_load.get((pool, node), [])
-        while heap:
-            load, index = heap[0]
-            worker = self.workers.get(index)
-            if worker is None or len(worker.tickets) != load or worker.draining:
-                heapq.heappop(heap)
-                if worker is not None:
-                    worker.noted.discard(load)
-                continue
-            if load == 0:
-                return worker if self._fits(worker, cpus) else None
-            return worker if load < depth else None
-        return None
 
     def _fits(self, worker: Worker, cpus: float) -> bool:
         """Whether an idle worker may begin: its cores are reserved, free, or nobody else without reservation works.
@@ -244,8 +257,28 @@ class Crew:
             return True
         return cpus <= self.room(worker.node) + 1e-9 or self._working.get(worker.node, 0.0) <= 1e-9
 
+    def _unpark(self, node: str) -> None:
+        """Put an idle worker of a machine, if there is one, back on the lists: a core may be free for it."""
+        parked = self._parked.get(node)
+        if parked:
+            worker = self.workers.get(parked.pop())
+            if worker is not None:
+                self._note(worker)
+            if not parked:
+                del self._parked[node]
+
+    def _strike(self, heap: list[tuple[int, int]], worker: Worker | None, scope: str | None) -> None:
+        """Take the first entry off a list."""
+        load, _ = heapq.heappop(heap)
+        if worker is not None:
+            worker.noted.discard((scope, load))
+
     def _note(self, worker: Worker) -> None:
+        """Put a worker on the lists under its present load, unless it is there."""
+        if not worker.ready or worker.draining:
+            return
         load = len(worker.tickets)
-        if worker.ready and not worker.draining and load not in worker.noted:
-            worker.noted.add(load)
-            heapq.heappush(self._by_load.setdefault((worker.pool, worker.node), []), (load, worker.index))
+        for scope in (None, worker.node) if worker.node else (None,):
+            if (scope, load) not in worker.noted:
+                worker.noted.add((scope, load))
+                heapq.heappush(self._by_load.setdefault((worker.pool, scope), []), (load, worker.index))

@@ -17,7 +17,7 @@ from tamis.tasks.storage import format_order
 def stage_error(batch: list[Envelope], failure: Failure, attempts: int) -> Exception:
     """What a user is told of a task that cannot be done."""
     tried = "" if attempts == 1 else f", tried {attempts} times"
-    of_files = _shown_files(source_files(batch[0].payload, batch[0].nbytes))
+    of_files = _shown_files(source_files(batch[0]))
     where = f"stage {failure.stage!r}, task {format_order(batch[0].order)}{of_files}{tried}"
     if isinstance(failure.exception, TamisError):
         failure.exception.add_note(f"  in {where}")
@@ -49,7 +49,7 @@ def set_aside(batch: list[Envelope], failure: Failure, quarantine: str) -> list[
     for envelope in batch:
         record = quarantine_file(quarantine, failure.stage, envelope.task_id)
         data = record.removesuffix(".jsonl") + ".task"
-        files = source_files(envelope.payload, envelope.nbytes)
+        files = source_files(envelope)
         entry: dict[str, Any] = {
             "stage": failure.stage,
             "task": envelope.task_id,
@@ -67,11 +67,13 @@ def set_aside(batch: list[Envelope], failure: Failure, quarantine: str) -> list[
     return paths
 
 
-def source_files(payload: Any, nbytes: int) -> list[str]:
-    """The input files, when the task is a group of files."""
-    if nbytes > 2**20 or not isinstance(payload, FileGroup | bytes):
+def source_files(envelope: Envelope) -> list[str]:
+    """The input files, where the task is a group of files, or is known to be made of one."""
+    while envelope.maker is not None:
+        envelope = envelope.maker.batch[0]
+    if envelope.nbytes > 2**20 or not isinstance(envelope.payload, FileGroup | bytes):
         return []
-    task = unpack(payload)
+    task = unpack(envelope.payload)
     return list(task.data) if isinstance(task, FileGroup) else []
 
 

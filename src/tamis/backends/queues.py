@@ -43,6 +43,10 @@ class ReadyQueue:
             return list(self._heaps)
         return sorted(self._heaps, key=lambda home: self._heaps[home][0][:2])
 
+    def lies_on(self, home: str) -> bool:
+        """Whether there are batches on a machine."""
+        return home in self._heaps
+
     def peek(self, home: str) -> list[Envelope]:
         """The next batch on a machine, left where it is."""
         return self._heaps[home][0][2]

@@ -390,12 +390,16 @@ class GroupRunner:
         return stats
 
     def _failure(self, error: Exception) -> Failure:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-        shown = "".join(traceback.format_list(frames))
-        permanent = isinstance(error, DataError | PlanError)
-        name = self._spec.names.get(self._at, "?")
-        words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
-        return Failure(name, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
+        return failure_of(self._spec.names.get(self._at, "?"), error)
+
+
+def failure_of(stage: str, error: Exception) -> Failure:
+    """What is passed on of an exception that a stage raised."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+    shown = "".join(traceback.format_list(frames))
+    permanent = isinstance(error, DataError | PlanError)
+    words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
+    return Failure(stage, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
 
 
 def _way_from(vertex: int, spec: GroupSpec) -> Iterator[int]:
@@ -451,6 +455,7 @@ __all__ = [
     "Outcome",
     "Places",
     "cannot_travel",
+    "failure_of",
     "quarantine_file",
     "set_up_on_node",
 ]

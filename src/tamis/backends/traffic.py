@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,8 @@ class Traffic:
         self.groups = [self._state(g) for g in plan.groups]
         self._followers = [self._ordered_after(g) for g in plan.groups]
         self._barriers = numbered_barriers(plan)
+        self._open: list[GroupState] = []  # groups whose source has more
+        self._changed = True  # whether a group may have become complete
 
     # -- sources and barriers ----------------------------------------------------------------------------------------
 
@@ -81,32 +83,43 @@ class Traffic:
         if not first.group.is_source:
             first.source = iter(initial)
             first.started = True
+            self._open.append(first)
             self.complete_sources()
 
     def feed(self, limit: int) -> None:
         """Make the next tasks of the sources that are open, up to ``limit`` waiting behind each."""
-        for state in self.groups:
-            if state.source is None or state.exhausted or self.draining:
-                continue
+        for state in [] if self.draining else list(self._open):
+            assert state.source is not None
             while self._queued_behind(state) < limit:
                 task = next(state.source, None)
                 if task is None:
-                    state.exhausted = True
+                    state.exhausted = self._changed = True
+                    self._open.remove(state)
                     break
                 self._feed_one(state, task)
 
-    def drain(self) -> None:
-        """Begin nothing new: forget tasks that come straight from a source and were not begun."""
-        self.draining = True
+    def drain(self, keep: Callable[[list[Envelope]], bool]) -> None:
+        """Begin nothing new: forget tasks that come straight from a source and were not begun.
+
+        Args:
+            keep: Tells which batches are worked on for the sake of what was begun.
+        """
+        self.draining = self._changed = True
         for state in self.groups:
             if all(self.groups[i].group.is_source for i in state.group.inputs):
-                while state.ready:
-                    for envelope in state.ready.pop():
+                waiting = [state.ready.pop() for _ in range(len(state.ready))]
+                for batch in waiting:
+                    if keep(batch):
+                        state.ready.push(batch)
+                        continue
+                    for envelope in batch:
                         self.leave(state, envelope)
 
     def complete_sources(self) -> bool:
         """Mark groups behind which nothing can come any more; open barriers that this frees. True if one opened."""
-        opened = False
+        if not self._changed:
+            return False
+        self._changed = opened = False
         for state in self.groups:
             if state.complete:
                 continue
@@ -118,6 +131,7 @@ class Traffic:
                 assert isinstance(stage, SourceStage)
                 self._journal.flush()  # what the barrier waited for must be there to be listed
                 state.source, state.started, opened = iter(stage.splits(self._scratch)), True, True
+                self._open.append(state)
             fed = state.source is None or state.exhausted
             ended = (state.started and fed) if state.group.is_source else fed
             state.complete = before and ended and not state.live
@@ -158,6 +172,7 @@ class Traffic:
     def leave(self, state: GroupState, envelope: Envelope) -> None:
         """A task is done with; its children, if any, are queued already."""
         state.live -= 1
+        self._changed = self._changed or not state.live
         self.held_bytes -= envelope.nbytes
         for queue in self._followers[state.group.index]:
             queue.close(source_key(envelope.order))
@@ -178,6 +193,7 @@ class Traffic:
     def gone_again(self, state: GroupState, batch: list[Envelope]) -> None:
         """What came back is done once more."""
         state.live -= len(batch)
+        self._changed = True
 
     def _queued_behind(self, state: GroupState) -> int:
         """How many tasks wait behind a source. Those that do not make up a batch yet do not count."""

@@ -65,7 +65,8 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
     if address == "local":
         quiet["include_dashboard"] = False
     try:
-        ray.init(address=address, **quiet)
+        with _no_stderr():
+            ray.init(address=address, **quiet)
         yield ray
     finally:
         ray.shutdown()
@@ -74,6 +75,19 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """Without what Ray's C++ side says there while it starts: how loud it is going to be, for one."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
 
 
 def nodes_of(ray: Any, *, ignore_head: bool) -> list[ClusterNode]:

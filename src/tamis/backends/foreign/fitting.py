@@ -43,7 +43,7 @@ def scaled_cpus(needs: Sequence[Need], cpus: float, largest: float) -> list[floa
     >>> scaled_cpus([Need("a", 1, 0), Need("b", 1, 0, workers=3)], cpus=2, largest=2)
     [0.5, 0.5]
     >>> scaled_cpus([Need("a", 1, 0), Need("b", 0.5, 0)], cpus=2, largest=2)
-    [1, 0.5]
+    [1.0, 0.5]
     """
     together = sum(max(n.cpus, LEAST_CPUS) * n.workers for n in needs)
     factor = min(1.0, cpus / together) if together else 1.0

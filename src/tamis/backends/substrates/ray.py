@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayTaskError,
+    TaskUnschedulableError,
+    WorkerCrashedError,
+)
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tamis.backends.payload import Envelope, ObjectPart
@@ -41,9 +51,19 @@ MAX_SLOTS = 16
 BUNDLE = 16
 """The most assignments in one call."""
 
-
 END_S = 60.0
 """How long stages may take to tear down at the end."""
+
+_ENDED = (
+    ActorDiedError,
+    ActorUnavailableError,  # the connection broke; it is not known how far the worker got
+    ActorUnschedulableError,  # its machine was gone before it was there
+    NodeDiedError,
+    OutOfMemoryError,
+    TaskUnschedulableError,
+    WorkerCrashedError,
+)
+"""Errors by which Ray says that a process is no more, or was never there."""
 
 
 @dataclass
@@ -61,6 +81,7 @@ class _Worker:
     actor: Any
     groups: frozenset[int]
     node: str
+    node_ready: Any
     calls: deque[_Call] = field(default_factory=deque)
     outbox: list[tuple[int, int, list[Envelope], bool]] = field(default_factory=list)
     killed: str = ""
@@ -115,9 +136,9 @@ class RaySubstrate:
         env = {**(self._runtime_env or {}), **self._runtime_envs.get(only, {})}
         options = {"scheduling_strategy": where, "name": None, **({"runtime_env": env} if env else {})}
         actor: Any = self._actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
-        self._workers[worker] = _Worker(actor, groups, node)
+        state = self._workers[worker] = _Worker(actor, groups, node, self._node_ready(node))
         eager = sorted(groups & self._eager)
-        ready = actor.set_up.remote(self._stages, self._places, eager, self._node_ready(node))
+        ready = actor.set_up.remote(self._stages, self._places, eager, state.node_ready)
         ready.future().add_done_callback(lambda future: self._answers.put(("ready", worker, future)))
 
     def stop_worker(self, worker: int) -> None:
@@ -228,29 +249,35 @@ class RaySubstrate:
             state.gone = True
             ray.kill(state.actor)
             return [WorkerStopped(worker)]
-        if isinstance(error, ActorDiedError):
-            return [self._died(worker, state, error)]
         if kind == "ready":
             return self._on_ready(worker, state, error, future)
-        call: _Call = kind
-        if isinstance(error, ActorUnavailableError):  # the connection broke; it is not known how far the worker got
+        if isinstance(error, _ENDED):
             return [self._died(worker, state, error)]
+        call: _Call = kind
         state.calls.remove(call)
         if error is not None:
             return self._on_error(call, error)
         return self._on_answer(state, call, pickle.loads(future.result()))
 
     def _on_ready(self, worker: int, state: _Worker, error: BaseException | None, future: Future[Any]) -> list[Event]:
+        on_node = False
         if error is None:
-            failure, seconds = future.result()
+            failure, on_node, seconds = future.result()
             if failure is None:
                 return [WorkerReady(worker, seconds)]
         else:
             cause = error.cause if isinstance(error, RayTaskError) else error
-            failure = Failure("setup_on_node", f"{type(cause).__name__}: {cause}", str(error))
+            if isinstance(cause, (*_ENDED, ObjectLostError)) and not getattr(cause, "actor_init_failed", False):
+                self._nodes_ready.pop(state.node, None)  # it may be that what is gone is the process that set it up
+                return [self._died(worker, state, cause)]
+            names = " + ".join(self._specs[g].names[self._specs[g].entry] for g in sorted(state.groups))
+            failure = Failure(names, f"{type(cause).__name__}: {cause}", str(error))
         state.gone = True
         ray.kill(state.actor)
-        self._nodes_ready.pop(state.node, None)
+        if on_node:
+            if self._nodes_ready.get(state.node) is not state.node_ready:
+                return [WorkerStopped(worker)]  # others waited for the same: it counts once
+            del self._nodes_ready[state.node]
         return [SetupFailed(worker, failure)]
 
     def _on_answer(self, state: _Worker, call: _Call, outcomes: list[Outcome]) -> list[Event]:
@@ -272,12 +299,11 @@ class RaySubstrate:
             words = f"{type(cause).__name__}: {cause}"
             failed = Failure("", f"a task cannot be sent between machines: {words}", str(error), permanent=True)
             return [Done(t, Outcome(failure=failed)) for t in call.tickets]
-        events: list[Event] = []
-        for ticket, payloads in zip(call.tickets, call.payloads, strict=True):
-            parts = [p for p in payloads if isinstance(p, ObjectPart)]
-            lost = [p for p in parts if p.ref.hex() == cause.object_ref_hex]
-            events.append(Lost(ticket, tuple(lost or parts)))
-        return events
+        parts = [[p for p in payloads if isinstance(p, ObjectPart)] for payloads in call.payloads]
+        lost = [[p for p in of_one if p.ref.hex() == cause.object_ref_hex] for of_one in parts]
+        if not any(lost):
+            lost = parts
+        return [Lost(ticket, tuple(of_one)) for ticket, of_one in zip(call.tickets, lost, strict=True)]
 
     def _died(self, worker: int, state: _Worker, error: Exception) -> WorkerDied:
         state.gone = True
@@ -315,7 +341,7 @@ def _sets_up_nodes(stage: ProcessingStage[Any, Any]) -> bool:
 def _cause_of_death(error: Exception) -> str:
     """Ray's account of a death, cut down to what happened."""
     text = " ".join(str(error).split())
-    if "out of memory" in text.lower() or "oom" in text.lower().split():
+    if isinstance(error, OutOfMemoryError):
         return "the worker was ended because its machine was out of memory"
     if "node" in text.lower() and "died" in text.lower():
         return "the worker's machine is gone"

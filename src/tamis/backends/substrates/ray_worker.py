@@ -64,21 +64,26 @@ class RayWorker:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(cards_of_this_node()[i] for i in gpu_ids)
 
     def set_up(
-        self, stages: bytes, places: Places, eager: Sequence[int], node_ready: None
-    ) -> tuple[Failure | None, float]:
-        """Take the stages and set up those of the ``eager`` groups; return what went wrong, and how long it took."""
+        self, stages: bytes, places: Places, eager: Sequence[int], node_failure: Failure | None
+    ) -> tuple[Failure | None, bool, float]:
+        """Take the stages and set up those of the ``eager`` groups.
+
+        Returns what went wrong, whether that was ``setup_on_node``, and how many seconds it took.
+        """
         from tamis.backends.substrates.inline import Workbench
 
         began = time.perf_counter()
+        if node_failure is not None:
+            return node_failure, True, 0.0
         missing = _not_shared(places)
         if missing is not None:
-            return missing, 0.0
+            return missing, False, 0.0
         self._bench = Workbench(pickle.loads(stages), places, self._worker_id, self._gpu_ids)
         for group in eager:
             failure = self._bench.runner(group).set_up()
             if failure is not None:
-                return _travelling(failure), 0.0
-        return None, time.perf_counter() - began
+                return _travelling(failure), False, 0.0
+        return None, False, time.perf_counter() - began
 
     def run(self, bundle: bytes, slots: int, *objects: Any) -> Any:
         """Work off assignments: ``(group, payloads)`` each. Data made goes into ``slots`` objects of the store.
@@ -86,13 +91,15 @@ class RayWorker:
         Returns the outcomes, in which payloads are replaced by where they are, then the objects.
         """
         from tamis.backends.payload import ObjectPart
+        from tamis.plan import END
 
         outcomes, made = [], [[] for _ in range(slots)]  # type: ignore[var-annotated]  # lists of tasks
         count = 0
         for group, payloads in pickle.loads(bundle):
             outcome = self._run_one(group, [_resolve(p, objects) for p in payloads])
             for envelope in outcome.outputs:
-                if _is_task(envelope.payload):
+                # What is left at the end of the pipeline is small here, and the driver keeps it: it goes along.
+                if envelope.vertex != END and _is_task(envelope.payload):
                     slot = made[count % slots]
                     slot.append(envelope.payload)
                     envelope.payload = ObjectPart(count % slots, len(slot) - 1)
@@ -115,15 +122,23 @@ class RayWorker:
             self._bench.close()
 
 
-def set_up_node(stages: bytes, home: Home, node: str, scratch: str, groups: Sequence[int]) -> None:
-    """Call ``setup_on_node`` of the stages: a task that runs once on each machine, before its workers are set up."""
+def set_up_node(stages: bytes, home: Home, node: str, scratch: str, groups: Sequence[int]) -> Failure | None:
+    """Call ``setup_on_node`` of the stages: a task that runs once on each machine, before its workers are set up.
+
+    Returns what went wrong.
+    """
     home.settle()
-    from tamis.backends.runner import set_up_on_node
+    from tamis.backends.runner import failure_of
     from tamis.stages.base import NodeInfo, WorkerMetadata
 
     specs = pickle.loads(stages)
     for group in groups:
-        set_up_on_node(specs[group], NodeInfo(node), WorkerMetadata(scratch=scratch))
+        for vertex, stage in specs[group].stages.items():
+            try:
+                stage.setup_on_node(NodeInfo(node), WorkerMetadata(scratch=scratch))
+            except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
+                return _travelling(failure_of(specs[group].names[vertex], error))
+    return None
 
 
 def save_task(place: Any, path: str, *objects: Any) -> None:

@@ -57,7 +57,7 @@ class XennaExecutor:
     """Runs a pipeline on cosmos-xenna.
 
     Args:
-        config: Settings, each with a default: ``logging_interval`` (60 s, of Xenna's own log), ``ignore_failures``
+        config: Settings, each with a default: ``logging_interval`` (60 s; Xenna's own log is off), ``ignore_failures``
             (``False``; ``True``: a task whose stage raises is set aside in the run's quarantine and the run goes on),
             ``execution_mode`` (``"streaming"`` or ``"batch"``), ``cpu_allocation_percentage`` (0.95 of the cores),
             ``autoscale_interval_s`` (180).

@@ -1,0 +1,192 @@
+"""What can go wrong on a cluster, really done: no task is lost, none is written twice, nothing is left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from parity_pipelines import Builder, KeepEven, Result, halves, run_on, write_input
+from ray_faults import VICTIM, FailsToSetUp, Faulty, Grow, small_cluster, wait_for, workers_left
+
+from tamis.backends.local import LocalExecutor
+from tamis.backends.streaming import StreamingExecutor
+from tamis.errors import StageError
+from tamis.pipeline import Pipeline
+from tamis.stages.base import ProcessingStage
+from tamis.stages.io import JsonlReader, JsonlWriter
+from tamis.tasks import DocumentBatch
+from tamis.tasks.storage import read_task
+
+Stage = ProcessingStage[Any, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with small_cluster(num_cpus=4, num_gpus=2):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_is_left() -> Iterator[None]:
+    yield
+    wait_for(lambda: not workers_left(), "a worker outlived its run", 20)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("input"), files=12)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+def pipeline(*stages: Stage) -> Builder:
+    def build(source: Path, target: Path) -> Pipeline:
+        reader = JsonlReader(str(source), files_per_partition=1)
+        return Pipeline("faults", stages=[reader, *stages, KeepEven(), JsonlWriter(str(target))])
+
+    return build
+
+
+def on_ray(source: Path, work: Path, *stages: Stage, **settings: Any) -> Result:
+    """A run in which no stage shares a worker's turn with another, so that tasks pass through the object store."""
+    return run_on(StreamingExecutor(fuse=False, **settings), pipeline(*stages), source, work / "ray")
+
+
+def as_if_nothing_had_happened(found: Result, source: Path, work: Path, *stages: Stage) -> None:
+    """Compare with a run on one thread, without the fault."""
+    expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(*stages), source, work / "local")
+    for stats in found.stats:
+        stats["retries"] = 0
+    assert dataclasses.asdict(found) == dataclasses.asdict(expected)
+
+
+def retries(found: Result, stage: str) -> int:
+    return next(int(s["retries"]) for s in found.stats if s["name"] == stage)
+
+
+# -- a worker dies ---------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_killed_from_outside_is_replaced(source: Path, tmp_path: Path, notes: Path) -> None:
+    def kill() -> None:
+        wait_for(lambda: list(notes.glob("pid-*")), "the stage was not reached")
+        (note,) = notes.glob("pid-*")
+        os.kill(int(note.name.removeprefix("pid-")), signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    found = on_ray(source, tmp_path, halves, Faulty("hang", notes))
+    assert retries(found, "faulty") == 1
+    as_if_nothing_had_happened(found, source, tmp_path, halves, Faulty())
+
+
+def test_a_worker_that_dies_of_its_task_once_is_replaced(source: Path, tmp_path: Path, notes: Path) -> None:
+    found = on_ray(source, tmp_path, Grow(), Faulty("die", notes))
+    assert retries(found, "faulty") == 1
+    as_if_nothing_had_happened(found, source, tmp_path, Grow(), Faulty())
+
+
+def test_a_task_that_kills_every_worker_is_set_aside_and_the_rest_is_done(
+    source: Path, tmp_path: Path, notes: Path
+) -> None:
+    found = on_ray(source, tmp_path, Faulty("die", notes, always=True))
+    (record,) = (tmp_path / "ray" / "run" / "quarantine").glob("*.jsonl")
+    entry = json.loads(record.read_text())
+    assert entry["stage"] == "faulty"
+    assert "killed" in entry["problem"]
+    aside = read_task(str(record.with_name(entry["data"])))
+    assert isinstance(aside, DocumentBatch)
+    assert VICTIM in aside.data["n"].to_pylist()
+    expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(Faulty()), source, tmp_path / "local")
+    assert len(expected.files) == 12
+    assert found.files.items() < expected.files.items()
+    assert len(found.files) == 11
+    assert next(s["quarantined"] for s in found.stats if s["name"] == "faulty") == 20
+
+
+def test_many_short_tasks_are_not_blamed_for_one_that_kills_its_worker(tmp_path: Path, notes: Path) -> None:
+    given = [DocumentBatch({"n": [i]}) for i in range(300)]
+    short = Pipeline("short", stages=[Faulty(), Faulty("die", notes, always=True)])
+    result = short.run(StreamingExecutor(fuse=False), given, run_dir=str(tmp_path / "run"), progress="off")
+    assert [t.data["n"].to_pylist() for t in result] == [[i] for i in range(300) if i != VICTIM]
+
+
+# -- a stage goes wrong ----------------------------------------------------------------------------------------------
+
+
+def test_a_stage_that_raises_once_is_tried_again(source: Path, tmp_path: Path, notes: Path) -> None:
+    found = on_ray(source, tmp_path, Faulty("raise", notes))
+    assert retries(found, "faulty") == 1
+    as_if_nothing_had_happened(found, source, tmp_path, Faulty())
+
+
+def test_a_stage_that_always_raises_ends_the_run_as_it_does_locally(
+    source: Path, tmp_path: Path, notes: Path
+) -> None:
+    with pytest.raises(StageError) as there:
+        on_ray(source, tmp_path, Faulty("raise", notes, always=True))
+    with pytest.raises(StageError) as here:
+        run_on(LocalExecutor(workers=0), pipeline(Faulty("raise", notes, always=True)), source, tmp_path / "local")
+    assert str(there.value) == str(here.value)
+    assert "'faulty'" in str(there.value)
+    assert "KeyError: '47 is not here'" in str(there.value)
+    assert there.value.__notes__[0] == here.value.__notes__[0]
+    assert "in go_wrong" in there.value.__notes__[0]
+
+
+def test_an_error_while_reading_names_the_file(tmp_path: Path) -> None:
+    broken = write_input(tmp_path / "in", files=2)
+    (broken / "01.jsonl").write_bytes(b"\x1f\x8b not gzip at all")
+    with pytest.raises(Exception, match=r"01\.jsonl"):
+        on_ray(broken, tmp_path, Faulty())
+
+
+def test_a_stage_that_hangs_once_is_ended_and_tried_again(source: Path, tmp_path: Path, notes: Path) -> None:
+    found = on_ray(source, tmp_path, Faulty("hang", notes).with_(timeout_s=1.0))
+    assert retries(found, "faulty") == 1
+    as_if_nothing_had_happened(found, source, tmp_path, Faulty())
+
+
+def test_a_task_that_always_hangs_is_set_aside(source: Path, tmp_path: Path, notes: Path) -> None:
+    found = on_ray(source, tmp_path, Faulty("hang", notes, always=True).with_(timeout_s=1.0))
+    (record,) = (tmp_path / "ray" / "run" / "quarantine").glob("*.jsonl")
+    assert "timeout_s" in json.loads(record.read_text())["problem"]
+    assert len(found.files) == 11
+
+
+# -- a stage cannot be set up ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["setup", "setup_on_node"])
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_set_up_that_fails_once_is_tried_again(
+    source: Path, tmp_path: Path, notes: Path, where: str, workers: int | None
+) -> None:
+    found = on_ray(source, tmp_path, FailsToSetUp(where, notes).with_(num_workers=workers))
+    assert (notes / where).exists()
+    as_if_nothing_had_happened(found, source, tmp_path, FailsToSetUp())
+
+
+@pytest.mark.parametrize("where", ["setup", "setup_on_node"])
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_set_up_that_always_fails_ends_the_run_with_its_cause(
+    source: Path, tmp_path: Path, notes: Path, where: str, workers: int | None
+) -> None:
+    stage = FailsToSetUp(where, notes, always=True).with_(num_workers=workers)
+    with pytest.raises(StageError, match=r"'no_model'.*FileNotFoundError: the model's weights are not there") as caught:
+        on_ray(source, tmp_path, stage)
+    assert "raise FileNotFoundError" in "\n".join(caught.value.__notes__)
