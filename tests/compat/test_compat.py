@@ -153,7 +153,6 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.stages.text.filters import Tee", ["from tamis.stages.flow import Tee"]),
         ("from nemo_curator.tasks import Nonsense", ["nemo_curator.tasks has DocumentBatch, ", "tamis stages"]),
         ("import nemo_curator.nonsense.more", ["nemo_curator.nonsense is not in tamis"]),
-        ("from nemo_curator.backends.xenna import XennaExecutor", ["XennaExecutor", "LocalExecutor", "tamis[ray]"]),
         (
             "from nemo_curator.stages.deduplication.exact.workflow import ExactDeduplicationWorkflow",
             ["ExactDeduplicationWorkflow", "tamis.stages.deduplication.exact.ExactDeduplication"],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +162,7 @@ def test_cpu_stages_run_anywhere_and_gpu_stages_on_their_cards(machines: Cluster
     ]
     assert sorted(run(tmp_path, stages, batches(60))) == list(range(60))
     gpu_node = node_with(GPU=3)
-    assert {n["node"] for n in told(notes, "cpu", "process")} == {n["NodeID"] for n in ray.nodes() if n["Alive"]}
+    assert node_with(CPU=3) in {n["node"] for n in told(notes, "cpu", "process")}
     assert not any(n["cards"] for n in told(notes, "cpu", "process"))
     for stage in ("quarter", "whole"):
         assert {n["node"] for n in told(notes, stage, "process")} == {gpu_node}
@@ -187,15 +187,20 @@ def check_cards(notes: Path) -> None:
 
 
 def test_stages_are_set_up_once_per_machine_and_worker(machines: Cluster, tmp_path: Path, notes: Path) -> None:
-    stages = [Witness(notes, 0.05).with_(name="plain"), Witness(notes, 0.05).with_(name="two", num_workers=2)]
+    stages = [
+        Witness(notes, 0.05).with_(name="plain"),
+        Witness(notes, 0.05).with_(name="two", num_workers=2, resources=Resources(cpus=0.5)),
+        Witness(notes, 0.05).with_(name="each", num_workers_per_node=1, resources=Resources(cpus=0.5)),
+    ]
     run(tmp_path, stages, batches(40))
-    for stage in ("plain", "two"):
+    for stage in ("plain", "two", "each"):
         assert max(Counter(n["node"] for n in told(notes, stage, "setup_on_node")).values()) == 1
         assert max(Counter(n["pid"] for n in told(notes, stage, "setup")).values()) == 1
         assert {n["pid"] for n in told(notes, stage, "setup")} == {n["pid"] for n in told(notes, stage, "teardown")}
         first = {n["node"]: n["at"] for n in told(notes, stage, "setup_on_node")}
         assert all(first[n["node"]] <= n["at"] for n in told(notes, stage, "setup"))
     assert len(told(notes, "two", "setup")) == 2
+    assert {n["node"] for n in told(notes, "each", "setup")} == {n["NodeID"] for n in ray.nodes() if n["Alive"]}
 
 
 def test_the_head_node_is_kept_free_if_asked(machines: Cluster, tmp_path: Path, notes: Path) -> None:
@@ -265,41 +270,29 @@ def test_a_machine_that_does_not_see_the_run_directory_says_so(tmp_path: Path) -
 
 def test_a_machine_that_joins_is_used(machines: Cluster, tmp_path: Path, notes: Path) -> None:
     before = {n["NodeID"] for n in ray.nodes() if n["Alive"]}
-    joined: list[Any] = []
-
-    def join() -> None:
+    with ThreadPoolExecutor() as beside:
+        running = beside.submit(run, tmp_path, [Witness(notes, 0.4)], batches(120))
         wait_for(lambda: told(notes, "witness", "process"), "the run does not start")
-        joined.append(machines.add_node(num_cpus=2, num_gpus=0, object_store_memory=STORE))
-
-    thread = threading.Thread(target=join)
-    thread.start()
-    try:
-        assert run(tmp_path, [Witness(notes, 0.4)], batches(150)) == list(range(150))
-    finally:
-        thread.join()
-        machines.remove_node(joined[0])
+        joined = machines.add_node(num_cpus=4, num_gpus=0, object_store_memory=STORE)
+        assert running.result() == list(range(120))
+    machines.remove_node(joined)
     assert {n["node"] for n in told(notes, "witness", "process")} - before
 
 
 def test_losing_a_machine_loses_no_task(machines: Cluster, source: Path, tmp_path: Path, notes: Path) -> None:
-    doomed = machines.add_node(num_cpus=2, num_gpus=0, resources={"doomed": 1}, object_store_memory=STORE)
+    large = {"num_cpus": 2, "num_gpus": 4, "object_store_memory": STORE}
+    doomed = machines.add_node(**large)
     machines.wait_for_nodes()
-    place = node_with(doomed=1)
-
-    def lose() -> None:
-        wait_for(lambda: list(notes.glob("came-*")), "no task comes to the gate")
-        wait_for(lambda: place in {n["node"] for n in told(notes, "witness", "process")}, "the machine is not used")
-        time.sleep(1.0)
+    stages = [halves, Grow().with_(resources=Resources(gpus=4)), Witness(notes, 0.1)]
+    with ThreadPoolExecutor() as beside:
+        build = pipeline(*stages, Gate(notes).with_(num_workers=1))
+        running = beside.submit(run_on, StreamingExecutor(fuse=False), build, source, tmp_path / "ray")
+        wait_for(lambda: list(notes.glob("came-*")) and len(told(notes, "witness", "process")) > 5, "no task comes")
         machines.remove_node(doomed, allow_graceful=False)
+        successor = machines.add_node(**large)
         (notes / "open").touch()
-
-    thread = threading.Thread(target=lose, daemon=True)
-    thread.start()
-    stages = [halves, Grow(), Witness(notes, 0.1)]
-    found = run_on(
-        StreamingExecutor(fuse=False), pipeline(*stages, Gate(notes).with_(num_workers=1)), source, tmp_path / "ray"
-    )
-    thread.join()
+        found = running.result()
+    machines.remove_node(successor)
     as_if_nothing_had_happened(found, source, tmp_path, halves, Grow(), Witness(), Gate())
     begun = Counter(tuple(n["task"]) for n in told(notes, "witness", "process"))
     assert max(begun.values()) > 1, "nothing was lost, so nothing was tested"

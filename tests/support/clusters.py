@@ -25,6 +25,8 @@ from tamis.tasks import Task
 from tamis.tasks.base import digest
 
 MIB = 2**20
+ONE_CPU = Resources()
+ANY_NUMBER = Sizing()
 
 
 @dataclass
@@ -72,10 +74,10 @@ class Step:
     """
 
     seconds: float = 1.0
-    resources: Resources = Resources()
+    resources: Resources = ONE_CPU
     inputs: tuple[int, ...] | None = None
     setup_s: float = 0.0
-    workers: Sizing = Sizing()
+    workers: Sizing = ANY_NUMBER
     timeout_s: float | None = None
     batch_size: int = 1
 

@@ -199,6 +199,7 @@ class Coordinator:
     def _dispatch(self) -> None:
         """Give out work, the most downstream first, so that what is begun is finished before more is read."""
         downstream_busy = False
+        deepest: dict[int, int] = {}  # by pool: work that waits for a worker must not be passed by what comes before it
         for state in reversed(self.traffic.groups):
             if state.ordered is not None:
                 self.traffic.release(state, last=False)
@@ -206,13 +207,18 @@ class Coordinator:
                 downstream_busy = downstream_busy or state.running > 0
                 continue
             forced = not downstream_busy and not state.running
-            while state.ready and self._dispatch_one(state, forced):
-                forced = False
+            if state.ready:
+                pool = self.crew.pool_for(state.group.index)
+                limit = deepest.get(pool, MAX_DEPTH)
+                while state.ready and self._dispatch_one(state, forced, limit):
+                    forced = False
+                if state.ready:
+                    deepest[pool] = min(limit, self._depth(state))
             downstream_busy = downstream_busy or bool(state.running or state.ready)
 
-    def _dispatch_one(self, state: GroupState, forced: bool) -> bool:
+    def _dispatch_one(self, state: GroupState, forced: bool, limit: int) -> bool:
         """Give out the first batch that can be; tell whether there was one."""
-        group, cpus, depth = state.group.index, self._cpus(state), self._depth(state)
+        group, cpus, depth = state.group.index, self._cpus(state), min(limit, self._depth(state))
         anybody = self.crew.free(group, cpus, depth)
         if anybody is None:
             return False
@@ -320,6 +326,7 @@ class Coordinator:
         elif self._recovery.repeats(assignment.batch):
             self._journal.forget([p for p in outcome.published if p.temporary != p.final])
             self.traffic.gone_again(self.traffic.groups[assignment.group], assignment.batch)
+            self._deaths = self._most_workers = 0
             for envelope in assignment.batch:
                 envelope.attempt = envelope.deaths = 0
             self._recovery.done(assignment.batch, outcome)

@@ -78,7 +78,8 @@ class Crew:
         self._count = 0
         # Heaps of (load, worker), of a pool on one machine and everywhere (None); some entries are stale.
         self._by_load: dict[tuple[int, str | None], list[tuple[int, int]]] = {}
-        self._parked: dict[str, list[int]] = {}  # idle workers on a machine without a free core, on no list
+        # Idle workers of each pool on a machine without a free core: off the lists.
+        self._parked: dict[str, dict[int, dict[int, None]]] = {}
         self._least_cpus = [math.inf for _ in pools]
         self._sizes = [0 for _ in pools]
         self._pool_of = {group: number for number, pool in enumerate(pools) for group in pool.groups}
@@ -99,7 +100,7 @@ class Crew:
         if cpus != self._cpus:
             self._cpus = dict(cpus)
             for node in list(self._parked):
-                while self._parked.get(node):
+                while node in self._parked:
                     self._unpark(node)
 
     def start(self) -> None:
@@ -134,6 +135,7 @@ class Crew:
         if not worker.draining:
             worker.draining = True
             self._leave_members(worker)
+            self._unpark(worker.node)  # one that was to take its place
             if not worker.tickets:
                 self._substrate.stop_worker(worker.index)
 
@@ -175,7 +177,10 @@ class Crew:
             home: Look on this machine only.
         """
         pool = self._pool_of[group]
-        self._least_cpus[pool] = min(self._least_cpus[pool], cpus)
+        if cpus < self._least_cpus[pool]:
+            self._least_cpus[pool] = cpus
+            for node in list(self._parked):
+                self._unpark(node)
         heap = self._by_load.get((pool, home or None), [])
         passed_over: list[tuple[int, int]] = []
         found = None
@@ -187,7 +192,7 @@ class Crew:
             elif load == 0 and not self._fits(worker, cpus):
                 if self.room(worker.node) + 1e-9 < self._least_cpus[pool]:
                     self._strike(heap, worker, home or None)
-                    self._parked.setdefault(worker.node, []).append(index)
+                    self._parked.setdefault(worker.node, {}).setdefault(pool, {})[index] = None
                 else:  # there is room, but not for this
                     passed_over.append(heapq.heappop(heap))
             elif load and load >= depth:
@@ -229,7 +234,7 @@ class Crew:
             self._release(worker)
         if self._pools[worker.pool].reserved_cpus is not None:
             self._reserved[worker.node] -= worker.cpus
-            self._unpark(worker.node)
+        self._unpark(worker.node)
         self._leave_members(worker)
         if not self._elastic:
             self.ready(self.hire(worker.pool, worker.node, worker.gpu_ids))
@@ -258,14 +263,19 @@ class Crew:
         return cpus <= self.room(worker.node) + 1e-9 or self._working.get(worker.node, 0.0) <= 1e-9
 
     def _unpark(self, node: str) -> None:
-        """Put an idle worker of a machine, if there is one, back on the lists: a core may be free for it."""
-        parked = self._parked.get(node)
-        if parked:
-            worker = self.workers.get(parked.pop())
-            if worker is not None:
-                self._note(worker)
-            if not parked:
-                del self._parked[node]
+        """Put an idle worker of each pool on a machine back on the lists: a core may be free for it."""
+        by_pool = self._parked.pop(node, {})
+        left = {}
+        for pool, parked in by_pool.items():
+            while parked:
+                worker = self.workers.get(parked.popitem()[0])
+                if worker is not None and not worker.tickets and not worker.draining:
+                    self._note(worker)
+                    break
+            if parked:
+                left[pool] = parked
+        if left:
+            self._parked[node] = left
 
     def _strike(self, heap: list[tuple[int, int]], worker: Worker | None, scope: str | None) -> None:
         """Take the first entry off a list."""

@@ -2,8 +2,8 @@
 
 Groups without wishes of their own share general workers: any of those takes whatever is ready and most downstream, so
 they move between stages with every task, and nothing has to be foreseen. Groups with a GPU, a number of workers, a
-runtime environment or a time limit of their own are staffed: :mod:`tamis.backends.balance` says with how many workers, from what was
-measured, and where they go. Nobody is stopped in the middle of a task.
+runtime environment or a time limit of their own are staffed: :mod:`tamis.backends.balance` says with how many workers,
+from what was measured, and where they go. Nobody is stopped in the middle of a task.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ PATIENCE = 2
 TELLING_AGE_S = 2.0
 """From this age on, a task that still runs tells how slow a group is of which nothing else is known."""
 
+AVOIDED_S = 2.0
+"""How long a machine gets no new workers after one did not come up there; each time in a row twice as long."""
+
 NO_ROOM_S = 60.0
 """How long a group with work may be without a worker before the run is given up: its machine may come back."""
 
@@ -63,11 +66,16 @@ class Fleet:
         self._setup_s: dict[int, float] = {}
         self._surplus: Counter[int] = Counter()  # how often in a row a worker was one too many
         self._stuck_since: dict[int, float] = {}
+        self._starting: list[Worker] = []
+        self._avoided: dict[
+            str, tuple[float, float]
+        ] = {}  # machines where workers do not come up: until when, for how long
 
     def ready(self, worker: Worker, seconds: float) -> None:
         """A worker is ready, after this many seconds."""
         for group in self._crew.groups_of(worker):
             self._setup_s[group] = seconds
+        self._avoided.pop(worker.node, None)
         self._next_staff = min(self._next_staff, self._now())
 
     def tend(self, coordinator: Coordinator) -> None:
@@ -77,16 +85,33 @@ class Fleet:
             return
         nodes = self._nodes()
         self._crew.cpus = {n.id: n.cpus for n in nodes}
+        self._note_failed_starts(now)
         if self._staffed and now >= self._next_staff:
             self._next_staff = now + STAFF_TICK_S
             self._balance(coordinator, nodes, now)
         if self._shared and now >= self._next_shared:
             self._next_shared = now + SHARED_TICK_S
-            self._add_shared(coordinator, nodes)
+            self._add_shared(coordinator, nodes, now)
+
+    def _note_failed_starts(self, now: float) -> None:
+        """Avoid machines where workers died, or could not be set up, before they were ready: they may be gone."""
+        failed = {
+            w.node for w in self._starting if not w.ready and not w.draining and w.index not in self._crew.workers
+        }
+        for node in failed:
+            wait_s = 2 * self._avoided[node][1] if node in self._avoided else AVOIDED_S
+            self._avoided[node] = now + wait_s, wait_s
+        self._starting = [w for w in self._starting if not w.ready and w.index in self._crew.workers]
+
+    def _start(self, pool: int, node: str, gpu_ids: tuple[int, ...] = ()) -> None:
+        self._starting.append(self._crew.hire(pool, node, gpu_ids))
+
+    def _is_avoided(self, node: str, now: float) -> bool:
+        return node in self._avoided and now < self._avoided[node][0]
 
     # -- general workers ---------------------------------------------------------------------------------------------
 
-    def _add_shared(self, coordinator: Coordinator, nodes: Sequence[Node]) -> None:
+    def _add_shared(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
         states = [coordinator.traffic.groups[g.index] for g in self._shared]
         wanted = sum(len(s.ready) + s.running for s in states)
         pool = self._crew.pool_for(self._shared[0].index)
@@ -95,12 +120,13 @@ class Fleet:
         if missing <= 0:
             return
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
-        room = {n.id: max(1, int(self._crew.unreserved(n.id) / each + 1e-9)) - here[n.id] for n in nodes if n.cpus > 0}
+        able = [n.id for n in nodes if n.cpus > 0 and not self._is_avoided(n.id, now)]
+        room = {node: max(1, int(self._crew.unreserved(node) / each + 1e-9)) - here[node] for node in able}
         while missing > 0 and room:
             node = max(room, key=lambda name: room[name])
             if room[node] <= 0:
                 return
-            self._crew.hire(pool, node)
+            self._start(pool, node)
             room[node] -= 1
             missing -= 1
 
@@ -118,7 +144,7 @@ class Fleet:
         for group in self._staffed:
             wanted = Counter(target.get(group.index, []))
             self._let_go(workers[group.index], wanted, at_once=group not in active)
-            self._hire(group, wanted, nodes)
+            self._hire(group, wanted, nodes, now)
         self._watch_for_room(coordinator, active, now)
 
     def _workers_of(self, group: Group) -> list[Worker]:
@@ -139,12 +165,14 @@ class Fleet:
                 del self._surplus[worker.index]
                 self._crew.drain(worker)
 
-    def _hire(self, group: Group, wanted: Counter[Slot], nodes: Sequence[Node]) -> None:
+    def _hire(self, group: Group, wanted: Counter[Slot], nodes: Sequence[Node], now: float) -> None:
         """Start workers in the places that are left, if nobody is there any more."""
         memory = {n.id: n.gpus for n in nodes}
         for slot in wanted.elements():
-            if all(self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids):
-                self._crew.hire(self._crew.pool_for(group.index), slot.node, slot.gpu_ids)
+            if not self._is_avoided(slot.node, now) and all(
+                self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids
+            ):
+                self._start(self._crew.pool_for(group.index), slot.node, slot.gpu_ids)
 
     def _card_is_free(self, group: Group, node: str, card: int, memory: dict[str, tuple[float, ...]]) -> bool:
         taken = min(1.0, card_share(group.resources, memory[node][card]))

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_EXECUTORS: Final = (
-    "XennaExecutor, RayDataExecutor and RayActorPoolExecutor come with tamis[ray], which is not released yet. Leave "
-    "the executor out, pipeline.run(), or give tamis.backends.local.LocalExecutor(): the same stages run on this "
-    "machine, no cluster has to be started or stopped"
-)
 _EXACT: Final = (
     "In place of ExactDeduplicationWorkflow put the stage tamis.stages.deduplication.exact.ExactDeduplication into "
     "the pipeline: it removes the duplicates in the same run"
@@ -60,9 +55,6 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "XennaExecutor": _EXECUTORS,
-    "RayDataExecutor": _EXECUTORS,
-    "RayActorPoolExecutor": _EXECUTORS,
     "BaseExecutor": "What an executor has to do is in tamis.backends.base.Executor",
     "ExactDeduplicationWorkflow": _EXACT,
     "FuzzyDeduplicationWorkflow": _OTHER_DEDUPLICATION,
@@ -95,10 +87,6 @@ NAMES: Final[dict[str, str]] = {
 """Hints for single names, whatever module they are asked of."""
 
 MODULES: Final[dict[str, str]] = {
-    "backends.experimental": _EXECUTORS,
-    "backends.ray_actor_pool": _EXECUTORS,
-    "backends.ray_data": _EXECUTORS,
-    "backends.xenna": _EXECUTORS,
     "core.serve": _SYNTHETIC,
     "datasets": _DASK,
     "eval": _SYNTHETIC,

@@ -18,6 +18,12 @@ from tamis.stages.resources import Resources
 
 HEAD = "node:__internal_head__"
 
+GRACE_S = 2.0
+"""How long a process has to end by itself after its actor has: Ray is about to end it, and complains if others do."""
+
+MOST_MESSAGES = 10_000
+"""How many messages a mailbox holds."""
+
 
 @dataclass(frozen=True)
 class ClusterNode:
@@ -257,11 +263,16 @@ def end_members(ray: Any, members: Sequence[Member]) -> None:
 
 def _end_here(members: Sequence[Member]) -> None:
     import signal
+    import time
 
-    for member in members:
-        if member.pid != os.getpid() and member.started is not None and _started(member.pid) == member.started:
-            with suppress(ProcessLookupError):
-                os.kill(member.pid, signal.SIGKILL)
+    left = [m for m in members if m.pid != os.getpid() and m.started is not None]
+    deadline = time.monotonic() + GRACE_S
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)
+        left = [m for m in left if _started(m.pid) == m.started]
+    for member in left:
+        with suppress(ProcessLookupError):
+            os.kill(member.pid, signal.SIGKILL)
 
 
 class _Keeper:
@@ -270,26 +281,30 @@ class _Keeper:
     def __init__(self) -> None:
         import asyncio
 
-        self._messages: asyncio.Queue[bytes] = asyncio.Queue(maxsize=10_000)
+        self._messages: list[bytes] = []
+        self._some = asyncio.Event()
         self._members: list[Member] = []
 
     async def put(self, message: bytes) -> None:
-        await self._messages.put(message)
+        import asyncio
+
+        while len(self._messages) >= MOST_MESSAGES:
+            await asyncio.sleep(0.01)
+        self._messages.append(message)
+        self._some.set()
+
+    async def take(self, wait_s: float) -> list[bytes]:
+        import asyncio
+
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._some.wait(), wait_s)
+        self._some.clear()
+        taken, self._messages = self._messages, []
+        return taken
 
     async def check_in(self, member: Member) -> None:
         self._members.append(member)
 
     async def members(self) -> list[Member]:
         taken, self._members = self._members, []
-        return taken
-
-    async def take(self, wait_s: float) -> list[bytes]:
-        import asyncio
-
-        try:
-            taken = [await asyncio.wait_for(self._messages.get(), wait_s)]
-        except TimeoutError:
-            return []
-        while not self._messages.empty():
-            taken.append(self._messages.get_nowait())
         return taken

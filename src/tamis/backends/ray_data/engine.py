@@ -183,7 +183,7 @@ def _operator(spec: OperatorSpec, slot: Slot) -> Operator:
     import ray
 
     here = ray.get_runtime_context()
-    gpu_ids = tuple(int(i) for i in ray.get_gpu_ids())
+    gpu_ids = tuple(int(i) for i in ray.get_gpu_ids() if str(i).isdigit())  # parts of a card have names instead
     return Operator(spec, slot, WorkerMetadata(here.get_worker_id(), spec.places.scratch, gpu_ids))
 
 

@@ -109,13 +109,14 @@ class RayDataExecutor:
             needs = [Need(names_of(plan, s.group), s.cpus, s.gpus, s.least) for s in own]
             check_gpus(needs, nodes, "Ray Data")
             # Actors hold what they ask for to the end. Where tasks run beside them, some must be left for those.
-            for_tasks = min(max((s.cpus for s in own if not s.is_actor), default=0.0), total / 2)
             actors = [(s, n) for s, n in zip(own, needs, strict=True) if s.is_actor]
+            for_tasks = max((s.cpus for s in own if not s.is_actor), default=0.0)
+            for_tasks = min(for_tasks, largest, total / 2 if actors else total)
             scaled = scaled_cpus([n for _, n in actors], total - for_tasks, largest)
             for (seat, _), cpus in zip(actors, scaled, strict=True):
                 seat.cpus = cpus
             for seat in own:
-                seat.cpus = min(seat.cpus, largest if seat.is_actor else for_tasks or largest)
+                seat.cpus = seat.cpus if seat.is_actor else min(seat.cpus, for_tasks)
                 seats[seat.group.index] = seat
         return seats
 

@@ -1,0 +1,164 @@
+"""The books of the workers, against a plain list of them."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tamis.backends.crew import Crew, Pool, Worker
+from tamis.backends.payload import Envelope
+from tamis.backends.substrates.base import Event
+
+
+class Silent:
+    """A substrate that only remembers who was started and stopped."""
+
+    latency_s = 0.0
+    volatile = False
+
+    def __init__(self) -> None:
+        self.started: list[int] = []
+        self.stopped: list[int] = []
+
+    def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
+        self.started.append(worker)
+
+    def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
+        raise AssertionError("not asked for")
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        return []
+
+    def now(self) -> float:
+        return 0.0
+
+    def stop_worker(self, worker: int) -> None:
+        self.stopped.append(worker)
+
+    def kill_worker(self, worker: int, why: str) -> None:
+        raise AssertionError("not asked for")
+
+    def set_down(self, payload: object, path: str) -> None:
+        raise AssertionError("not asked for")
+
+    def close(self, *, at_once: bool) -> None:
+        pass
+
+
+GENERAL, RESERVED = 0, 1
+NODES = ["a", "b", "c"]
+CPUS = {1: 1.0, 2: 4.0, 3: 0.5, 4: 1.0}
+"""Cores that a task of each group takes; group 4 has workers of its own, with cores reserved."""
+
+
+def new_crew() -> tuple[Crew, Silent]:
+    substrate = Silent()
+    pools = [Pool(frozenset({1, 2, 3}), 0), Pool(frozenset({4}), 0, reserved_cpus=1.0)]
+    return Crew(substrate, pools, {"a": 4.0, "b": 2.0, "c": 8.0}, elastic=True), substrate
+
+
+def able(crew: Crew, group: int, depth: int, home: str) -> list[Worker]:
+    """The workers that may get a task, by the definition: idle ones whose cores are there, busy ones up to a depth."""
+    found = []
+    for worker in crew.workers.values():
+        at_work = sum(w.cpus for w in crew.workers.values() if w.node == worker.node and w.pool == GENERAL)
+        reserved = sum(w.pool == RESERVED and w.node == worker.node for w in crew.workers.values())
+        room = crew.cpus.get(worker.node, 0.0) - at_work - reserved
+        suits = group in crew.groups_of(worker) and worker.ready and not worker.draining
+        fits = worker.pool == RESERVED or CPUS[group] <= room + 1e-9 or at_work <= 1e-9
+        if suits and home in ("", worker.node) and (0 < len(worker.tickets) < depth or (not worker.tickets and fits)):
+            found.append(worker)
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 120), st.sampled_from([0.0, 0.3]))
+def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, events: int, losses: float) -> None:
+    rng = random.Random(seed)
+    crew, _ = new_crew()
+    tickets = iter(range(10_000))
+    for _ in range(events):
+        workers = list(crew.workers.values())
+        busy = [w for w in workers if w.tickets]
+        what = rng.random()
+        if what < 0.2 or not workers:
+            crew.hire(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
+        elif what < 0.4:
+            for worker in workers:
+                if not worker.ready and rng.random() < 0.7:
+                    crew.ready(worker)
+        elif what < 0.5 and busy:
+            worker = rng.choice(busy)
+            crew.take(worker, worker.tickets[0], 0.0)
+        elif what < 0.5 + 0.2 * losses:
+            crew.lose(rng.choice(workers).index)
+        elif what < 0.5 + 0.4 * losses:
+            crew.drain(rng.choice(workers))
+        elif what < 0.53 + 0.4 * losses:
+            crew.cpus = {"a": rng.choice([4.0, 8.0]), "b": 2.0, "c": 8.0}
+        group, depth, home = rng.choice([1, 1, 1, 2, 3, 4]), rng.choice([1, 2, 3]), rng.choice(["", *NODES])
+        candidates = able(crew, group, depth, home)
+        found = crew.free(group, CPUS[group], depth, home)
+        assert (found is None) == (not candidates)
+        if found is not None:
+            assert found in candidates
+            assert len(found.tickets) == min(len(w.tickets) for w in candidates)
+            crew.give(found, next(tickets), CPUS[group], 0.0)
+
+
+def test_a_worker_that_is_let_go_finishes_what_it_holds() -> None:
+    crew, substrate = new_crew()
+    worker = crew.hire(GENERAL, "a")
+    crew.ready(worker)
+    crew.give(worker, 0, 1.0, 0.0)
+    crew.give(worker, 1, 1.0, 0.0)
+    crew.drain(worker)
+    assert crew.free(1, 1.0, 9) is None
+    crew.take(worker, 0, 0.0)
+    assert substrate.stopped == []
+    crew.take(worker, 1, 0.0)
+    assert substrate.stopped == [worker.index]
+    assert worker.index in crew.workers, "it is there until the substrate says it is gone"
+
+
+def test_a_worker_that_is_let_go_before_it_is_ready_gets_nothing() -> None:
+    crew, substrate = new_crew()
+    worker = crew.hire(GENERAL, "a")
+    crew.drain(worker)
+    crew.ready(worker)
+    assert crew.free(1, 1.0, 9) is None
+    assert crew.size_for(1) == 0
+    assert substrate.stopped == [worker.index]
+
+
+def test_the_books_do_not_grow_with_what_was_done() -> None:
+    crew, _ = new_crew()
+    for node in NODES * 5:
+        crew.ready(crew.hire(GENERAL, node))
+    rng, held = random.Random(0), []
+    for ticket in range(100_000):
+        worker = crew.free(1, 1.0, 4)
+        if worker is None or rng.random() < 0.4:
+            worker, done = held.pop(rng.randrange(len(held)))
+            crew.take(worker, done, 0.0)
+            continue
+        crew.give(worker, ticket, 1.0, 0.0)
+        held.append((worker, ticket))
+    sizes = [len(heap) for heap in crew._by_load.values()]
+    assert sum(sizes) <= 2 * 15 * 5
+
+
+def test_pools_that_share_a_machine_do_not_keep_each_other_waiting() -> None:
+    """Both kinds were turned away while the only core was busy; when it is free, either finds its worker."""
+    crew = Crew(Silent(), [Pool(frozenset({1}), 2), Pool(frozenset({2}), 2)], {"": 1.0})
+    crew.start()
+    first = crew.free(1, 1.0, 1)
+    assert first is not None
+    crew.give(first, 0, 1.0, 0.0)
+    assert crew.free(1, 1.0, 1) is None
+    assert crew.free(2, 1.0, 1) is None
+    crew.take(first, 0, 0.0)
+    assert crew.free(2, 1.0, 1) is not None
+    assert crew.free(1, 1.0, 1) is not None
