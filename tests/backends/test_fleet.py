@@ -207,8 +207,8 @@ def audited(run: Run, *, until_s: float = 5000.0) -> Run:
         largest = max(g.batch_size for g in run.plan.groups) * MIB
         assert coordinator.held_bytes + coordinator.reserved_bytes <= run.budget + (1 + ways * most_workers) * largest
         for group in run.staffed:
-            staying = [w for w in run.crew.of_pool(run.crew.pool_for(group.index)) if not w.draining]
-            assert group.workers.most is None or len(staying) <= group.workers.most
+            there = list(run.crew.of_pool(run.crew.pool_for(group.index)))
+            assert group.workers.most is None or len(there) <= group.workers.most
 
     run.auditor.look = look
     return run
@@ -374,6 +374,29 @@ def test_a_stage_that_cannot_be_set_up_ends_the_run_with_its_cause() -> None:
         audited(Run(plan, Broken(plan, chain), ONE_NODE)).go()
 
 
+@pytest.mark.parametrize("seconds", [(0.001, 0.002, 0.001), (0.1, 2.0, 0.02)], ids=["brief", "long"])
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_what_is_begun_is_finished_before_more_is_read(seconds: tuple[float, ...], batch_size: int) -> None:
+    """Also with memory for everything, and whatever the times of the stages are: little is under way at a time."""
+    chain = [Step(seconds[0]), Step(seconds[1], batch_size=batch_size), Step(seconds[2])]
+    plan = plan_of(chain, 1500)
+    run = Run(plan, Trade(plan, chain), TWO_NODES)
+    under_way: list[int] = []
+    run.auditor.look = lambda: under_way.append(sum(s.live for s in run.coordinator.traffic.groups[2:]))
+    assert run.go()
+    workers = 16
+    assert max(under_way) <= 4 * workers * batch_size + 2 * workers
+
+
+def test_where_the_workers_asked_for_do_not_fit_every_stage_has_one() -> None:
+    """Three stages want a GPU on each of two machines, which have three each; a fourth wants one somewhere."""
+    chain = [Step(0.5, WHOLE, workers=Sizing(per_node=1)) for _ in range(3)] + [Step(0.5, WHOLE)]
+    plan = plan_of(chain, 60)
+    run = Run(plan, Trade(plan, chain), [Node(name, 8, (0.0,) * 3) for name in "ab"])
+    assert audited(run).go()
+    assert len(run.books.outputs) == 60
+
+
 # --- numbers of workers ---------------------------------------------------------------------------------------------
 
 
@@ -384,11 +407,11 @@ def test_a_stage_that_cannot_be_set_up_ends_the_run_with_its_cause() -> None:
 def test_stages_have_the_workers_they_ask_for(sizing: Sizing, most: int, least: int) -> None:
     chain = [Step(0.1), Step(0.4, workers=sizing), Step(0.1)]
     plan = plan_of(chain, 400)
-    run = Run(plan, Trade(plan, chain), TWO_NODES)
+    run = Run(plan, Trade(plan, chain), TWO_NODES, budget=64 * MIB)
     seen: list[int] = []
 
     def look() -> None:
-        if 5.0 < run.cluster.now() and not run.coordinator.traffic.exhausted():
+        if run.cluster.now() > 5.0 and not run.coordinator.traffic.exhausted():
             there = run.cluster.workers_on()
             seen.append(sum(count for (groups, _), count in there.items() if groups == {2}))
 

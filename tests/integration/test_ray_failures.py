@@ -134,9 +134,7 @@ def test_a_stage_that_raises_once_is_tried_again(source: Path, tmp_path: Path, n
     as_if_nothing_had_happened(found, source, tmp_path, Faulty())
 
 
-def test_a_stage_that_always_raises_ends_the_run_as_it_does_locally(
-    source: Path, tmp_path: Path, notes: Path
-) -> None:
+def test_a_stage_that_always_raises_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path, notes: Path) -> None:
     with pytest.raises(StageError) as there:
         on_ray(source, tmp_path, Faulty("raise", notes, always=True))
     with pytest.raises(StageError) as here:

@@ -54,6 +54,9 @@ class Manager(Protocol):
     def tend(self, coordinator: Coordinator) -> None:
         """Look at how the groups get on; hire workers and let others go. Called at every turn of the loop."""
 
+    def up(self, worker: Worker) -> None:
+        """The process of a worker is there."""
+
     def ready(self, worker: Worker, seconds: float) -> None:
         """A worker is ready, after this many seconds."""
 

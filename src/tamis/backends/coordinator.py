@@ -22,7 +22,7 @@ from tamis.backends.failures import set_aside, setup_error, stage_error
 from tamis.backends.payload import Envelope, Maker, discard
 from tamis.backends.recovery import Recovery
 from tamis.backends.runner import Failure, Outcome
-from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, Substrate, WorkerDied, WorkerReady
+from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, Substrate, WorkerDied, WorkerReady, WorkerUp
 from tamis.backends.timing import ServiceTime
 from tamis.backends.traffic import GroupState, Traffic
 from tamis.errors import WorkerDiedError
@@ -48,6 +48,12 @@ Or twice as many as there were, if that is more: a machine that goes takes all o
 
 MAX_FAILED_SETUPS = 3
 """Workers in a row whose stages cannot be set up before the run is given up."""
+
+BRIEF_S = 0.1
+"""It does not matter whether one has to wait behind an assignment that takes no longer."""
+
+MUCH_LONGER = 4.0
+"""From this ratio on, the shorter of two assignments is not put behind the other."""
 
 FAR_BYTES = 2**20
 """A batch larger than this waits a moment for a worker on the machine that holds it."""
@@ -127,6 +133,7 @@ class Coordinator:
         self._assignments: dict[int, _Assignment] = {}
         self._deaths = self._most_workers = 0  # since a task was last finished
         self._weight_done = 0
+        self._longest_s: dict[int, float] = {}
         self._timed = [g.index for g in plan.groups if g.timeout_s is not None]
         self._began = self._shown = substrate.now()
 
@@ -200,9 +207,11 @@ class Coordinator:
         """Give out work, the most downstream first, so that what is begun is finished before more is read."""
         downstream_busy = False
         deepest: dict[int, int] = {}  # by pool: work that waits for a worker must not be passed by what comes before it
-        for state in reversed(self.traffic.groups):
+        for state in self.traffic.groups:
             if state.ordered is not None:
                 self.traffic.release(state, last=False)
+        self._longest_s = self._longest_by_pool()
+        for state in reversed(self.traffic.groups):
             if not state.ready:
                 downstream_busy = downstream_busy or state.running > 0
                 continue
@@ -262,10 +271,28 @@ class Coordinator:
         reading = weight - held if state.group.batch_bytes is None else 0  # batches by bytes are worked off piecewise
         return int(max(reading, state.out_ratio * weight, 0))
 
+    def _longest_by_pool(self) -> dict[int, float]:
+        """How long the longest assignments take that the workers of each pool have now."""
+        longest: dict[int, float] = {}
+        for state in self.traffic.groups:
+            if state.running or state.ready:
+                pool = self.crew.pool_for(state.group.index)
+                service = self.paces[state.group.index].service.per_assignment
+                longest[pool] = max(longest.get(pool, 0.0), math.inf if service is None else service)
+        return longest
+
     def _depth(self, state: GroupState) -> int:
-        """How many assignments a worker may hold: more when they are short, so that it need not wait for us."""
-        service = self.paces[state.group.index].service.per_assignment
-        if service is None or len(state.ready) < self.crew.size_for(state.group.index):
+        """How many assignments a worker may hold: more when they are short, so that it need not wait for us.
+
+        Where they might wait for long, what is few or quickly done is kept for whoever is free first.
+        """
+        group = state.group.index
+        service = self.paces[group].service.per_assignment
+        if service is None:
+            return 1
+        longest = self._longest_s.get(self.crew.pool_for(group), 0.0)
+        few = len(state.ready) < self.crew.size_for(group)
+        if longest > BRIEF_S and (few or longest > MUCH_LONGER * service):
             return 1
         return min(MAX_DEPTH, max(2, 1 + math.ceil(self._substrate.latency_s / max(service, 1e-6))))
 
@@ -309,6 +336,11 @@ class Coordinator:
                 self.crew.ready(worker)
                 if self._manager:
                     self._manager.ready(worker, event.seconds)
+        elif isinstance(event, WorkerUp):
+            worker = self.crew.workers.get(event.worker)
+            if worker is not None and self._manager:
+                worker.up = True
+                self._manager.up(worker)
         elif isinstance(event, SetupFailed):
             self._on_failed_setup(event)
         else:

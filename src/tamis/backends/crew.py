@@ -37,6 +37,7 @@ class Worker:
         pool: The number of its pool.
         node: The machine it is on.
         gpu_ids: Its GPUs.
+        up: Whether its process is there.
         ready: Whether it can be given work.
         draining: Whether it is to end when it has done what it holds.
         tickets: The assignments it holds, oldest first.
@@ -50,6 +51,7 @@ class Worker:
     pool: int
     node: str = ""
     gpu_ids: tuple[int, ...] = ()
+    up: bool = False
     ready: bool = False
     draining: bool = False
     tickets: list[int] = field(default_factory=list)
@@ -123,7 +125,7 @@ class Crew:
 
     def ready(self, worker: Worker) -> None:
         """A worker can be given work."""
-        worker.ready = True
+        worker.up = worker.ready = True
         if not worker.draining:
             members = self._members[worker.pool].setdefault(worker.node, set())
             self._sizes[worker.pool] += worker.index not in members

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tamis.backends.balance import Demand, Node, Slot, lay_out
 from tamis.backends.crew import Crew, Worker
-from tamis.backends.packing import card_share
+from tamis.backends.demand import hard_to_place_first, minimum
+from tamis.backends.packing import card_share, racks_of
 from tamis.errors import ResourceError
 from tamis.plan import Group, Plan
 
@@ -55,10 +57,19 @@ class Fleet:
         crew: The books of the workers. The pool of a staffed group holds this group alone.
         nodes: Tells what machines there are now.
         now: The clock, in seconds.
+        cores: Tells how many cores a machine really has. So many processes of each kind are started there at a time:
+            the first are at work sooner, and by then it may be known that the others are not needed.
     """
 
-    def __init__(self, plan: Plan, crew: Crew, nodes: Callable[[], Sequence[Node]], now: Callable[[], float]) -> None:
-        self._plan, self._crew, self._nodes, self._now = plan, crew, nodes, now
+    def __init__(
+        self,
+        plan: Plan,
+        crew: Crew,
+        nodes: Callable[[], Sequence[Node]],
+        now: Callable[[], float],
+        cores: Callable[[str], float] = lambda node: math.inf,
+    ) -> None:
+        self._plan, self._crew, self._nodes, self._now, self._cores = plan, crew, nodes, now, cores
         work = [g for g in plan.groups if not g.is_source]
         self._staffed = [g for g in work if is_staffed(g)]
         self._shared = [g for g in work if not is_staffed(g)]
@@ -67,9 +78,12 @@ class Fleet:
         self._surplus: Counter[int] = Counter()  # how often in a row a worker was one too many
         self._stuck_since: dict[int, float] = {}
         self._starting: list[Worker] = []
-        self._avoided: dict[
-            str, tuple[float, float]
-        ] = {}  # machines where workers do not come up: until when, for how long
+        # Machines where workers do not come up: until when, for how long.
+        self._avoided: dict[str, tuple[float, float]] = {}
+
+    def up(self, worker: Worker) -> None:
+        """The process of a worker is there: others may be started."""
+        self._next_staff = self._next_shared = self._now()
 
     def ready(self, worker: Worker, seconds: float) -> None:
         """A worker is ready, after this many seconds."""
@@ -106,8 +120,16 @@ class Fleet:
     def _start(self, pool: int, node: str, gpu_ids: tuple[int, ...] = ()) -> None:
         self._starting.append(self._crew.hire(pool, node, gpu_ids))
 
-    def _is_avoided(self, node: str, now: float) -> bool:
-        return node in self._avoided and now < self._avoided[node][0]
+    def _can_start(self, node: str, now: float, *, staffed: bool) -> bool:
+        """Whether one more process may be started on a machine."""
+        if node in self._avoided and now < self._avoided[node][0]:
+            return False
+        coming = [w for w in self._starting if w.node == node and not w.up and w.index in self._crew.workers]
+        same = sum(self._is_general(w) is not staffed for w in coming)
+        return same < max(2.0, self._cores(node))
+
+    def _is_general(self, worker: Worker) -> bool:
+        return bool(self._shared) and worker.pool == self._crew.pool_for(self._shared[0].index)
 
     # -- general workers ---------------------------------------------------------------------------------------------
 
@@ -120,12 +142,15 @@ class Fleet:
         if missing <= 0:
             return
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
-        able = [n.id for n in nodes if n.cpus > 0 and not self._is_avoided(n.id, now)]
+        able = [n.id for n in nodes if n.cpus > 0]
         room = {node: max(1, int(self._crew.unreserved(node) / each + 1e-9)) - here[node] for node in able}
         while missing > 0 and room:
             node = max(room, key=lambda name: room[name])
             if room[node] <= 0:
                 return
+            if not self._can_start(node, now, staffed=False):
+                del room[node]
+                continue
             self._start(pool, node)
             room[node] -= 1
             missing -= 1
@@ -135,16 +160,23 @@ class Fleet:
     def _balance(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
         shares = self._shares(coordinator)
         active = [g for g in self._staffed if coordinator.traffic.expects_work(coordinator.traffic.groups[g.index])]
-        demands = [self._demand(coordinator, g, shares[g.index], nodes, now) for g in active]
+        demands = _that_fit(nodes, [self._demand(coordinator, g, shares[g.index], nodes, now) for g in active])
         workers = {g.index: self._workers_of(g) for g in self._staffed}
         current = {i: [Slot(w.node, w.gpu_ids) for w in there] for i, there in workers.items()}
         target = lay_out(
             nodes, demands, self._shared_cpu_s(coordinator, shares), {d.group: current[d.group] for d in demands}
         )
+        most = {d.group: d.max_workers for d in demands}
+        open_slots: list[tuple[int, Group, Slot]] = []
         for group in self._staffed:
             wanted = Counter(target.get(group.index, []))
             self._let_go(workers[group.index], wanted, at_once=group not in active)
-            self._hire(group, wanted, nodes, now)
+            has, limit = len(workers[group.index]), most.get(group.index)
+            places = list(wanted.elements())
+            if limit is not None:  # those that are about to leave count too
+                places = places[: max(0, limit - sum(1 for _ in self._crew.of_pool(self._crew.pool_for(group.index))))]
+            open_slots += [(has + n, group, slot) for n, slot in enumerate(places)]
+        self._hire(open_slots, nodes, now)
         self._watch_for_room(coordinator, active, now)
 
     def _workers_of(self, group: Group) -> list[Worker]:
@@ -165,13 +197,12 @@ class Fleet:
                 del self._surplus[worker.index]
                 self._crew.drain(worker)
 
-    def _hire(self, group: Group, wanted: Counter[Slot], nodes: Sequence[Node], now: float) -> None:
-        """Start workers in the places that are left, if nobody is there any more."""
+    def _hire(self, open_slots: list[tuple[int, Group, Slot]], nodes: Sequence[Node], now: float) -> None:
+        """Start workers in the places that are free, first for those groups that have the fewest."""
         memory = {n.id: n.gpus for n in nodes}
-        for slot in wanted.elements():
-            if not self._is_avoided(slot.node, now) and all(
-                self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids
-            ):
+        for _, group, slot in sorted(open_slots, key=lambda entry: entry[0]):
+            free = all(self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids)
+            if free and self._can_start(slot.node, now, staffed=True):
                 self._start(self._crew.pool_for(group.index), slot.node, slot.gpu_ids)
 
     def _card_is_free(self, group: Group, node: str, card: int, memory: dict[str, tuple[float, ...]]) -> bool:
@@ -249,3 +280,11 @@ class Fleet:
                     f"stage {name!r} has work but for {NO_ROOM_S:g} s no machine had room for a worker of it "
                     f"({group.resources}): a machine of the cluster may be gone"
                 )
+
+
+def _that_fit(nodes: Sequence[Node], demands: list[Demand]) -> list[Demand]:
+    """Where there is no room for all the workers that are asked for, one of each group must do at least."""
+    order = hard_to_place_first(demands, nodes)
+    if minimum(racks_of(nodes, {}, {}), order, {d.group: d.least for d in order}) is not None:
+        return demands
+    return [replace(d, min_workers=1) for d in demands]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KEPT = 24.0
+KEPT = 48.0
 """How many of the last assignments count, roughly."""
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from tamis.backends import machine
 from tamis.backends.balance import Node
 from tamis.core.reach import check_cluster, check_port_answers
 from tamis.errors import ClusterError, MissingExtraError, ResourceError
@@ -92,6 +93,15 @@ class Cluster:
         }
         for node, answer in asked.items():
             self._memory[node] = self._ray.get(answer, timeout=60)
+
+    def cores(self, node: str) -> float:
+        """Cores a machine really has, where that is known: Ray may have been told of more."""
+        told = next((n for n in self._listed if n["NodeID"] == node), None)
+        if told is None:
+            return 0.0
+        cpus: float = told["Resources"].get("CPU", 0.0)
+        here = told["NodeManagerAddress"] == self._ray.util.get_node_ip_address()
+        return min(cpus, machine.usable_cores()) if here else cpus
 
     def store_bytes(self) -> int:
         """Memory of all object stores together."""

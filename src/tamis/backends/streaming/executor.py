@@ -113,7 +113,7 @@ class StreamingExecutor:
         crew = Crew(substrate, pools, {n.id: n.cpus for n in nodes}, elastic=True)
         budget = self.memory_budget or int(STORE_SHARE * cluster.store_bytes())
         limits = Limits(max(n.cpus for n in nodes), budget, self.retries, least_cpus=LEAST_CPUS)
-        fleet = Fleet(plan, crew, cluster.nodes, substrate.now)
+        fleet = Fleet(plan, crew, cluster.nodes, substrate.now, cluster.cores)
         return carry_out(plan, run, substrate, crew, limits, places, fleet)
 
     def _connected(self, plan: Plan) -> Cluster:

@@ -34,6 +34,13 @@ class WorkerDied:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerUp:
+    """A worker's process is there; what is left is to set up its stages."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReady:
     """A worker has set up its stages and can be given work; it took this many seconds."""
 
@@ -69,7 +76,7 @@ class Lost:
     payloads: tuple[Any, ...]
 
 
-Event = Done | WorkerDied | WorkerReady | SetupFailed | WorkerStopped | Lost
+Event = Done | WorkerDied | WorkerUp | WorkerReady | SetupFailed | WorkerStopped | Lost
 
 
 class Substrate(Protocol):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import pickle
 import queue
+import re
 import time
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +34,16 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tamis.backends.payload import Envelope, ObjectPart
 from tamis.backends.runner import Failure, GroupSpec, Outcome, Places, cannot_travel
-from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, WorkerDied, WorkerReady, WorkerStopped
+from tamis.backends.substrates.base import (
+    Done,
+    Event,
+    Lost,
+    SetupFailed,
+    WorkerDied,
+    WorkerReady,
+    WorkerStopped,
+    WorkerUp,
+)
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.backends.substrates.ray_worker import SENTINEL, Home, RayWorker, save_task, set_up_node
 from tamis.stages.base import ProcessingStage
@@ -65,14 +76,18 @@ _ENDED = (
 )
 """Errors by which Ray says that a process is no more, or was never there."""
 
+_ARGUMENTS = "At least one of the input arguments for this task could not be computed"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
 
 @dataclass
 class _Call:
-    """A call that was sent to a worker: its assignments, the data it was given, the objects it makes."""
+    """A call that was sent to a worker: its assignments, the data it was given and who made that, what it makes."""
 
     tickets: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     payloads: list[list[Any]] = field(default_factory=list)
+    makers: set[int] = field(default_factory=set)
     made: list[Any] = field(default_factory=list)
 
 
@@ -84,6 +99,7 @@ class _Worker:
     node_ready: Any
     calls: deque[_Call] = field(default_factory=deque)
     outbox: list[tuple[int, int, list[Envelope], bool]] = field(default_factory=list)
+    ready: bool = False
     killed: str = ""
     gone: bool = False
 
@@ -138,7 +154,9 @@ class RaySubstrate:
         actor: Any = self._actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
         state = self._workers[worker] = _Worker(actor, groups, node, self._node_ready(node))
         eager = sorted(groups & self._eager)
-        ready = actor.set_up.remote(self._stages, self._places, eager, state.node_ready)
+        up = actor.begin.remote(self._stages)
+        up.future().add_done_callback(lambda future: self._answers.put(("up", worker, future)))
+        ready = actor.set_up.remote(self._places, eager, state.node_ready)
         ready.future().add_done_callback(lambda future: self._answers.put(("ready", worker, future)))
 
     def stop_worker(self, worker: int) -> None:
@@ -204,6 +222,7 @@ class RaySubstrate:
             call.tickets.append(ticket)
             call.groups.append(group)
             call.payloads.append([e.payload for e in envelopes])
+            call.makers.update(e.maker.group for e in envelopes if e.maker is not None)
             slots = max(slots, self._fan_out.get(group, 1))
         if not content:
             return
@@ -249,7 +268,9 @@ class RaySubstrate:
             state.gone = True
             ray.kill(state.actor)
             return [WorkerStopped(worker)]
-        if kind == "ready":
+        if kind == "up" and error is None:
+            return [WorkerUp(worker)]
+        if kind in ("up", "ready"):
             return self._on_ready(worker, state, error, future)
         if isinstance(error, _ENDED):
             return [self._died(worker, state, error)]
@@ -264,14 +285,14 @@ class RaySubstrate:
         if error is None:
             failure, on_node, seconds = future.result()
             if failure is None:
+                state.ready = True
                 return [WorkerReady(worker, seconds)]
         else:
             cause = error.cause if isinstance(error, RayTaskError) else error
             if isinstance(cause, (*_ENDED, ObjectLostError)) and not getattr(cause, "actor_init_failed", False):
                 self._nodes_ready.pop(state.node, None)  # it may be that what is gone is the process that set it up
                 return [self._died(worker, state, cause)]
-            names = " + ".join(self._specs[g].names[self._specs[g].entry] for g in sorted(state.groups))
-            failure = Failure(names, f"{type(cause).__name__}: {cause}", str(error))
+            failure = Failure(self._names(state.groups), f"{type(cause).__name__}: {cause}", str(error))
         state.gone = True
         ray.kill(state.actor)
         if on_node:
@@ -296,14 +317,21 @@ class RaySubstrate:
         """A call failed outside of a stage: its data is lost, or could not be read."""
         cause = error.cause if isinstance(error, RayTaskError) else error
         if not isinstance(cause, ObjectLostError):
-            words = f"{type(cause).__name__}: {cause}"
-            failed = Failure("", f"a task cannot be sent between machines: {words}", str(error), permanent=True)
+            first, *_ = str(cause).splitlines() or [""]
+            words = f"a task cannot be sent between machines: {type(cause).__name__}: {first}"
+            # Where it is what the call was given that cannot be had, those before are to blame.
+            groups = call.makers if _ARGUMENTS in str(error) else set(call.groups)
+            frames = _COLOUR.sub("", str(error))
+            failed = Failure(self._names(groups or call.groups), words, frames, permanent=True)
             return [Done(t, Outcome(failure=failed)) for t in call.tickets]
         parts = [[p for p in payloads if isinstance(p, ObjectPart)] for payloads in call.payloads]
         lost = [[p for p in of_one if p.ref.hex() == cause.object_ref_hex] for of_one in parts]
         if not any(lost):
             lost = parts
         return [Lost(ticket, tuple(of_one)) for ticket, of_one in zip(call.tickets, lost, strict=True)]
+
+    def _names(self, groups: Iterable[int]) -> str:
+        return " + ".join(name for group in sorted(groups) for name in self._specs[group].names.values())
 
     def _died(self, worker: int, state: _Worker, error: Exception) -> WorkerDied:
         state.gone = True
@@ -324,10 +352,10 @@ class RaySubstrate:
         self._saving.append(ray.remote(num_cpus=0)(save_task).remote(place, path, *objects))
 
     def close(self, *, at_once: bool) -> None:
-        """Stop the actors: after a teardown of their stages, or by killing them."""
+        """Stop the actors: after a teardown of their stages, or by killing them. What has not set up is just killed."""
         living = [s for s in self._workers.values() if not s.gone]
         if not at_once:
-            last = [*self._saving, *(s.actor.stop.remote() for s in living)]
+            last = [*self._saving, *(s.actor.stop.remote() for s in living if s.ready)]
             ray.wait(last, num_returns=len(last), timeout=END_S) if last else None
         for state in living:
             state.gone = True

@@ -63,10 +63,16 @@ class RayWorker:
         if gpu_ids:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(cards_of_this_node()[i] for i in gpu_ids)
 
+    def begin(self, stages: bytes) -> None:
+        """Import what it takes and unpack the stages: what every worker does first, and costs the machine most."""
+        from tamis.backends.substrates.inline import Workbench  # noqa: F401 - imported ahead
+
+        self._specs = pickle.loads(stages)
+
     def set_up(
-        self, stages: bytes, places: Places, eager: Sequence[int], node_failure: Failure | None
+        self, places: Places, eager: Sequence[int], node_failure: Failure | None
     ) -> tuple[Failure | None, bool, float]:
-        """Take the stages and set up those of the ``eager`` groups.
+        """Set up the stages of the ``eager`` groups.
 
         Returns what went wrong, whether that was ``setup_on_node``, and how many seconds it took.
         """
@@ -78,7 +84,7 @@ class RayWorker:
         missing = _not_shared(places)
         if missing is not None:
             return missing, False, 0.0
-        self._bench = Workbench(pickle.loads(stages), places, self._worker_id, self._gpu_ids)
+        self._bench = Workbench(self._specs, places, self._worker_id, self._gpu_ids)
         for group in eager:
             failure = self._bench.runner(group).set_up()
             if failure is not None:
