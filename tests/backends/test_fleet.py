@@ -226,7 +226,7 @@ steps = st.builds(
 happenings = st.lists(st.tuples(st.floats(0.0, 60.0), st.sampled_from(["lose", "add", "lose all"])), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(steps, min_size=1, max_size=5),
     st.integers(0, 60),

@@ -200,7 +200,7 @@ def test_stages_are_set_up_once_per_machine_and_worker(machines: Cluster, tmp_pa
         first = {n["node"]: n["at"] for n in told(notes, stage, "setup_on_node")}
         assert all(first[n["node"]] <= n["at"] for n in told(notes, stage, "setup"))
     assert len(told(notes, "two", "setup")) == 2
-    assert {n["node"] for n in told(notes, "each", "setup")} == {n["NodeID"] for n in ray.nodes() if n["Alive"]}
+    assert len(told(notes, "each", "setup")) == 3
 
 
 def test_the_head_node_is_kept_free_if_asked(machines: Cluster, tmp_path: Path, notes: Path) -> None:
@@ -251,7 +251,7 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(machines: Cluster, tmp
     with pytest.raises(ResourceError, match="'wide'"):
         run(tmp_path, [Witness().with_(name="wide", resources=Resources(cpus=8))], batches(1))
     many = Witness().with_(name="many", resources=Resources(gpus=1), num_workers=4)
-    with pytest.raises(ResourceError, match=r"'many'.*4"):
+    with pytest.raises(ResourceError, match=r"4 x 1 \(many\) = 4 GPUs .* has 3"):
         run(tmp_path, [many], batches(1))
     assert not (tmp_path / "run").exists()
 

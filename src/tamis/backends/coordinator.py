@@ -43,7 +43,7 @@ MAX_DEPTH = 32
 MAX_DEATHS_IN_A_ROW = 20
 """Workers that may die one after the other before the run is given up (a machine out of memory, a broken install).
 
-Or twice as many as there were, if that is more: a machine that goes takes all of its workers with it.
+Those that die on one machine of a cluster within a second count as one.
 """
 
 MAX_FAILED_SETUPS = 3
@@ -131,9 +131,10 @@ class Coordinator:
         self._recovery = Recovery(self._repeat)
         self._tickets = itertools.count()
         self._assignments: dict[int, _Assignment] = {}
-        self._deaths = self._most_workers = 0  # since a task was last finished
+        self._deaths = 0  # since a task was last finished
         self._weight_done = 0
         self._longest_s: dict[int, float] = {}
+        self._last_death: dict[str, float] = {}  # by machine
         self._timed = [g.index for g in plan.groups if g.timeout_s is not None]
         self._began = self._shown = substrate.now()
 
@@ -358,7 +359,7 @@ class Coordinator:
         elif self._recovery.repeats(assignment.batch):
             self._journal.forget([p for p in outcome.published if p.temporary != p.final])
             self.traffic.gone_again(self.traffic.groups[assignment.group], assignment.batch)
-            self._deaths = self._most_workers = 0
+            self._deaths = 0
             for envelope in assignment.batch:
                 envelope.attempt = envelope.deaths = 0
             self._recovery.done(assignment.batch, outcome)
@@ -380,7 +381,7 @@ class Coordinator:
 
     def _on_success(self, assignment: _Assignment, outcome: Outcome) -> None:
         state, batch = self.traffic.groups[assignment.group], assignment.batch
-        self._deaths = self._most_workers = 0
+        self._deaths = 0
         for vertex, stats in outcome.stats.items():
             self.stats[vertex].add(stats)
         name = self._plan.vertices[state.group.entry].name
@@ -443,7 +444,7 @@ class Coordinator:
 
     def _on_death(self, event: WorkerDied) -> None:
         """Give the dead worker's tasks to others; only the one it was working on is held against."""
-        self._most_workers = max(self._most_workers, len(self.crew))
+        worker, now = self.crew.workers.get(event.worker), self._substrate.now()
         for ticket in self.crew.lose(event.worker):
             assignment = self._take_back(ticket)
             assert assignment is not None
@@ -454,8 +455,12 @@ class Coordinator:
                 if ticket in event.running:
                     self.paces[assignment.group].suspects.add(id(assignment.batch))
                 self.traffic.groups[assignment.group].ready.push(assignment.batch)
-        self._deaths += 1
-        if self._deaths > max(MAX_DEATHS_IN_A_ROW, 2 * self._most_workers):
+        if worker is not None and worker.node:  # a machine that goes takes all of its workers with it
+            self._deaths += now - self._last_death.get(worker.node, -math.inf) > 1.0
+            self._last_death[worker.node] = now
+        else:
+            self._deaths += 1
+        if self._deaths > MAX_DEATHS_IN_A_ROW:
             raise WorkerDiedError(
                 f"{self._deaths} workers died one after the other without finishing a task: {event.why}"
             )

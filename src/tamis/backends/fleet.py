@@ -39,6 +39,9 @@ TELLING_AGE_S = 2.0
 AVOIDED_S = 2.0
 """How long a machine gets no new workers after one did not come up there; each time in a row twice as long."""
 
+LONGEST_AVOIDED_S = 8.0
+"""But no longer than this."""
+
 NO_ROOM_S = 60.0
 """How long a group with work may be without a worker before the run is given up: its machine may come back."""
 
@@ -113,7 +116,7 @@ class Fleet:
             w.node for w in self._starting if not w.ready and not w.draining and w.index not in self._crew.workers
         }
         for node in failed:
-            wait_s = 2 * self._avoided[node][1] if node in self._avoided else AVOIDED_S
+            wait_s = min(2 * self._avoided[node][1], LONGEST_AVOIDED_S) if node in self._avoided else AVOIDED_S
             self._avoided[node] = now + wait_s, wait_s
         self._starting = [w for w in self._starting if not w.ready and w.index in self._crew.workers]
 

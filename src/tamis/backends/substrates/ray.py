@@ -295,11 +295,15 @@ class RaySubstrate:
             failure = Failure(self._names(state.groups), f"{type(cause).__name__}: {cause}", str(error))
         state.gone = True
         ray.kill(state.actor)
-        if on_node:
-            if self._nodes_ready.get(state.node) is not state.node_ready:
-                return [WorkerStopped(worker)]  # others waited for the same: it counts once
+        events: list[Event] = [SetupFailed(worker, failure)]
+        if on_node:  # others waited for the same: they go too, and it counts once
             del self._nodes_ready[state.node]
-        return [SetupFailed(worker, failure)]
+            for index, other in self._workers.items():
+                if other.node_ready is state.node_ready and not other.gone:
+                    other.gone = True
+                    ray.kill(other.actor)
+                    events.append(WorkerStopped(index))
+        return events
 
     def _on_answer(self, state: _Worker, call: _Call, outcomes: list[Outcome]) -> list[Event]:
         events: list[Event] = []
@@ -371,7 +375,7 @@ def _cause_of_death(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OutOfMemoryError):
         return "the worker was ended because its machine was out of memory"
-    if "node" in text.lower() and "died" in text.lower():
+    if isinstance(error, NodeDiedError) or "node has died" in text or "node was terminated" in text:
         return "the worker's machine is gone"
     if "SIGKILL" in text or "connection error code 2" in text.lower() or "End of file" in text:
         return "the worker process was killed (signal 9) or crashed: often the machine was out of memory"
