@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tamis.backends.family import Family
 from tamis.backends.payload import Envelope, enclose, pack
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
@@ -111,37 +112,6 @@ class Places:
     drops: str = ""
 
 
-class _Family:
-    """What one stage makes of one task. Children are numbered; an only child keeps its parent's place."""
-
-    def __init__(self, parent: Task[Any]) -> None:
-        self.parent = parent
-        self.dropped: list[DocumentBatch] = []
-        self._first: tuple[str, Task[Any]] | None = None
-        self._count = 0
-
-    def add(self, port: str, task: Task[Any]) -> Iterator[tuple[str, Task[Any], int | None]]:
-        """A child. The first is held back until it is known whether there are more."""
-        self._count += 1
-        if self._count == 1:
-            self._first = (port, copy.copy(task))  # a stage may go on to change the task it yielded
-            return
-        if self._first is not None:
-            yield *self._first, 0
-            self._first = None
-        yield port, task, self._count - 1
-
-    def end(self) -> Iterator[tuple[str, Task[Any], int | None]]:
-        """There are no more children. What was dropped goes together, as the last of them."""
-        if self.dropped:
-            import pyarrow as pa
-
-            rows = pa.concat_tables([d.data for d in self.dropped], promote_options="permissive")
-            yield from self.add(DROPPED, self.dropped[0].with_table(rows))
-        if self._first is not None:
-            yield *self._first, None
-
-
 class GroupRunner:
     """Runs one group in one worker.
 
@@ -221,7 +191,7 @@ class GroupRunner:
         items = sum(t.num_items for t in tasks)
         rows_before = stats.rows_out + stats.rows_dropped + stats.quarantined
         results = self._results(stage, tasks)
-        family: _Family | None = None
+        family: Family | None = None
         while True:
             self._at = vertex
             began = time.perf_counter()
@@ -233,7 +203,7 @@ class GroupRunner:
                 stats.seconds += time.perf_counter() - began
             if family is None or family.parent is not parent:
                 self._end(vertex, stats, family)
-                family = _Family(parent)
+                family = Family(parent)
             self._handle(vertex, stats, family, item)
         for metric, value in stage.take_metrics().items():
             stats.custom[metric] = stats.custom.get(metric, 0) + value
@@ -270,7 +240,7 @@ class GroupRunner:
         for item in items:
             yield together, item
 
-    def _handle(self, vertex: int, stats: StageStats, family: _Family, item: Emission) -> None:
+    def _handle(self, vertex: int, stats: StageStats, family: Family, item: Emission) -> None:
         if isinstance(item, Publish):
             self._outcome.published.append(item)
             self._no_rows.add(vertex)
@@ -295,7 +265,7 @@ class GroupRunner:
             for child in family.add(port, made):
                 self._pass_on(vertex, stats, family.parent, *child)
 
-    def _end(self, vertex: int, stats: StageStats, family: _Family | None) -> None:
+    def _end(self, vertex: int, stats: StageStats, family: Family | None) -> None:
         """No more comes of a task: pass on what was held back."""
         if family is None:
             return

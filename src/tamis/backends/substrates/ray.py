@@ -62,6 +62,8 @@ MAX_SLOTS = 16
 BUNDLE = 16
 """The most assignments in one call."""
 
+MACHINE_GONE = "the worker's machine is gone"
+
 END_S = 60.0
 """How long stages may take to tear down at the end."""
 
@@ -340,8 +342,10 @@ class RaySubstrate:
     def _died(self, worker: int, state: _Worker, error: Exception) -> WorkerDied:
         state.gone = True
         ray.kill(state.actor)
-        running = state.calls[0].tickets if state.calls else []
-        return WorkerDied(worker, tuple(running), state.killed or _cause_of_death(error))
+        why = state.killed or _cause_of_death(error)
+        # What a worker was doing is not to blame for the end of its machine.
+        running = state.calls[0].tickets if state.calls and why != MACHINE_GONE else []
+        return WorkerDied(worker, tuple(running), why)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -376,7 +380,7 @@ def _cause_of_death(error: Exception) -> str:
     if isinstance(error, OutOfMemoryError):
         return "the worker was ended because its machine was out of memory"
     if isinstance(error, NodeDiedError) or "node has died" in text or "node was terminated" in text:
-        return "the worker's machine is gone"
+        return MACHINE_GONE
     if "SIGKILL" in text or "connection error code 2" in text.lower() or "End of file" in text:
         return "the worker process was killed (signal 9) or crashed: often the machine was out of memory"
     return f"the worker process ended: {text[:300]}"

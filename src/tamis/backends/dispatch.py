@@ -1,0 +1,213 @@
+"""Who is given work when: the most downstream first, within the memory budget, where the data is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+from tamis.backends.contracts import Limits
+from tamis.backends.crew import Crew, Worker
+from tamis.backends.payload import Envelope
+from tamis.backends.substrates.base import Substrate
+from tamis.backends.timing import ServiceTime
+from tamis.backends.traffic import GroupState, Traffic
+from tamis.plan import Plan
+
+MAX_DEPTH = 32
+"""The most assignments a worker may hold."""
+
+BRIEF_S = 0.1
+"""It does not matter whether one has to wait behind an assignment that takes no longer."""
+
+MUCH_LONGER = 4.0
+"""From this ratio on, the shorter of two assignments is not put behind the other."""
+
+FAR_BYTES = 2**20
+"""A batch larger than this waits a moment for a worker on the machine that holds it."""
+
+FAR_WAIT_S = 0.3
+"""That moment."""
+
+
+OVERDUE_S = 0.1
+"""How often to look for assignments that take too long."""
+
+
+@dataclass
+class Assignment:
+    """Work that was given to a worker, and the memory kept free for what it makes."""
+
+    worker: Worker
+    group: int
+    batch: list[Envelope]
+    reserved: int
+
+
+@dataclass
+class Pace:
+    """How a group gets on.
+
+    Args:
+        service: Seconds per task and per assignment.
+        failed_setups: Workers in a row that could not be set up.
+        suspects: Batches that died together with others: each is tried alone.
+        waiting_since: Since when batches have been waiting for workers on their own machine.
+    """
+
+    service: ServiceTime = field(default_factory=ServiceTime)
+    failed_setups: int = 0
+    suspects: set[int] = field(default_factory=set)
+    waiting_since: dict[str, float] = field(default_factory=dict)
+
+
+class Dispatcher:
+    """Gives out what is ready and keeps the books of what is out.
+
+    Args:
+        plan: The groups.
+        substrate: Where work is sent.
+        crew: The workers.
+        traffic: What is ready.
+        limits: What may be used.
+    """
+
+    def __init__(self, plan: Plan, substrate: Substrate, crew: Crew, traffic: Traffic, limits: Limits) -> None:
+        self._plan, self._substrate, self._crew, self._traffic, self._limits = plan, substrate, crew, traffic, limits
+        self.paces = [Pace() for _ in plan.groups]
+        self.assignments: dict[int, Assignment] = {}
+        self.reserved_bytes = 0
+        self._tickets = itertools.count()
+        self._longest_s: dict[int, float] = {}
+        self._timed = any(g.timeout_s is not None for g in plan.groups)
+        self._looked = substrate.now()
+
+    def give_out(self) -> None:
+        """Give out work, the most downstream first, so that what is begun is finished before more is read."""
+        downstream_busy = False
+        deepest: dict[int, int] = {}  # by pool: work that waits for a worker must not be passed by what comes before it
+        for state in self._traffic.groups:
+            if state.ordered is not None:
+                self._traffic.release(state, last=False)
+        self._longest_s = self._longest_by_pool()
+        for state in reversed(self._traffic.groups):
+            if not state.ready:
+                downstream_busy = downstream_busy or state.running > 0
+                continue
+            forced = not downstream_busy and not state.running
+            pool = self._crew.pool_for(state.group.index)
+            limit = deepest.get(pool, MAX_DEPTH)
+            while state.ready and self._dispatch_one(state, forced, limit):
+                forced = False
+            if state.ready:
+                deepest[pool] = min(limit, self._depth(state))
+            downstream_busy = downstream_busy or bool(state.running or state.ready)
+
+    def _dispatch_one(self, state: GroupState, forced: bool, limit: int) -> bool:
+        """Give out the first batch that can be; tell whether there was one."""
+        group, cpus, depth = state.group.index, self._cpus(state), min(limit, self._depth(state))
+        anybody = self._crew.free(group, cpus, depth)
+        if anybody is None:
+            return False
+        far: tuple[str, int] | None = None  # a batch that nobody on its own machine can take
+        for home in state.ready.homes():
+            batch = state.ready.peek(home)
+            cost = self._cost(state, batch)
+            if (
+                cost
+                and not forced
+                and self._traffic.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes
+            ):
+                return False
+            large = bool(home) and sum(e.nbytes for e in batch) >= FAR_BYTES
+            worker = self._crew.free(group, cpus, depth, home) if large else anybody
+            if worker is not None:
+                self._assign(worker, state, self._next_batch(state, home), cost)
+                return True
+            if far is None and not self._waits_for(group, home):
+                far = home, cost
+        if far is not None:
+            self._assign(anybody, state, self._next_batch(state, far[0]), far[1])
+        return far is not None
+
+    def _next_batch(self, state: GroupState, home: str) -> list[Envelope]:
+        batch = state.ready.pop(home)
+        if not state.ready.lies_on(home):
+            self.paces[state.group.index].waiting_since.pop(home, None)
+        return batch
+
+    def _waits_for(self, group: int, home: str) -> bool:
+        """Whether a batch should wait a moment for a worker on the machine that holds it.
+
+        The moment is over once for all batches there, until there are none: where more is made than its own workers
+        can take, the others need not wait each time.
+        """
+        now = self._substrate.now()
+        waited = now - self.paces[group].waiting_since.setdefault(home, now)
+        return self._crew.has_worker_on(group, home) and waited < FAR_WAIT_S
+
+    def _cost(self, state: GroupState, batch: list[Envelope]) -> int:
+        """Memory that working on the batch will take beyond what it holds already."""
+        weight = sum(e.weight for e in batch)
+        held = sum(e.nbytes for e in batch)
+        reading = weight - held if state.group.batch_bytes is None else 0  # batches by bytes are worked off piecewise
+        return int(max(reading, state.out_ratio * weight, 0))
+
+    def _longest_by_pool(self) -> dict[int, float]:
+        """How long the longest assignments take that the workers of each pool have now."""
+        longest: dict[int, float] = {}
+        for state in self._traffic.groups:
+            if state.running or state.ready:
+                pool = self._crew.pool_for(state.group.index)
+                service = self.paces[state.group.index].service.per_assignment
+                longest[pool] = max(longest.get(pool, 0.0), math.inf if service is None else service)
+        return longest
+
+    def _depth(self, state: GroupState) -> int:
+        """How many assignments a worker may hold: more when they are short, so that it need not wait for us.
+
+        Where they might wait for long, what is few or quickly done is kept for whoever is free first.
+        """
+        group = state.group.index
+        service = self.paces[group].service.per_assignment
+        if service is None:
+            return 1
+        longest = self._longest_s.get(self._crew.pool_for(group), 0.0)
+        few = len(state.ready) < self._crew.size_for(group)
+        if longest > BRIEF_S and (few or longest > MUCH_LONGER * service):
+            return 1
+        return min(MAX_DEPTH, max(2, 1 + math.ceil(self._substrate.latency_s / max(service, 1e-6))))
+
+    def _cpus(self, state: GroupState) -> float:
+        return min(max(self._limits.least_cpus, state.group.resources.cpus), self._limits.cpus)
+
+    def _assign(self, worker: Worker, state: GroupState, batch: list[Envelope], cost: int) -> None:
+        ticket, group = next(self._tickets), state.group.index
+        self._crew.give(worker, ticket, self._cpus(state), self._substrate.now())
+        state.running += 1
+        self.reserved_bytes += cost
+        self.assignments[ticket] = Assignment(worker, group, batch, cost)
+        alone = state.group.timeout_s is not None or id(batch) in self.paces[group].suspects
+        self._substrate.submit(worker.index, ticket, group, batch, alone=alone)
+
+    def end_the_overdue(self) -> None:
+        """End workers that have been at one assignment for longer than its stages allow."""
+        now = self._substrate.now()
+        if not self._timed or now - self._looked < OVERDUE_S:
+            return
+        self._looked = now
+        for ticket, assignment in self.assignments.items():
+            limit, worker = self._plan.groups[assignment.group].timeout_s, assignment.worker
+            running = worker.warm and worker.tickets[0] == ticket
+            if limit is not None and running and now - worker.since > limit:
+                worker.since = math.inf  # once is enough
+                self._substrate.kill_worker(worker.index, f"it took longer than the {limit:g} s of timeout_s")
+
+    def take_back(self, ticket: int) -> Assignment | None:
+        """An assignment is no longer out: it is done, or its worker is gone."""
+        assignment = self.assignments.pop(ticket, None)
+        if assignment is not None:
+            self._traffic.groups[assignment.group].running -= 1
+            self.reserved_bytes -= assignment.reserved
+            self.paces[assignment.group].suspects.discard(id(assignment.batch))
+        return assignment

@@ -1,0 +1,41 @@
+"""What one stage makes of one task: which child is which."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from tamis.stages.emit import DROPPED
+from tamis.tasks import DocumentBatch, Task
+
+
+class Family:
+    """What one stage makes of one task. Children are numbered; an only child keeps its parent's place."""
+
+    def __init__(self, parent: Task[Any]) -> None:
+        self.parent = parent
+        self.dropped: list[DocumentBatch] = []
+        self._first: tuple[str, Task[Any]] | None = None
+        self._count = 0
+
+    def add(self, port: str, task: Task[Any]) -> Iterator[tuple[str, Task[Any], int | None]]:
+        """A child. The first is held back until it is known whether there are more."""
+        self._count += 1
+        if self._count == 1:
+            self._first = (port, copy.copy(task))  # a stage may go on to change the task it yielded
+            return
+        if self._first is not None:
+            yield *self._first, 0
+            self._first = None
+        yield port, task, self._count - 1
+
+    def end(self) -> Iterator[tuple[str, Task[Any], int | None]]:
+        """There are no more children. What was dropped goes together, as the last of them."""
+        if self.dropped:
+            import pyarrow as pa
+
+            rows = pa.concat_tables([d.data for d in self.dropped], promote_options="permissive")
+            yield from self.add(DROPPED, self.dropped[0].with_table(rows))
+        if self._first is not None:
+            yield *self._first, None
