@@ -40,10 +40,15 @@ STORE = 100_000_000
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Cluster]:
     """A head with one core, a machine with three, a machine with two and three GPUs."""
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "num_gpus": 0, "object_store_memory": STORE, "include_dashboard": False},
-    )
+    settings = {
+        "health_check_period_ms": 500,  # a machine that is gone is missed after seconds, not after a quarter of a minute
+        "health_check_timeout_ms": 2000,
+        "health_check_failure_threshold": 3,
+        "enable_worker_prestart": False,
+        "prestart_worker_first_driver": False,
+    }
+    head = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": STORE, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args={**head, "_system_config": settings})
     cluster.add_node(num_cpus=3, num_gpus=0, object_store_memory=STORE)
     cluster.add_node(num_cpus=2, num_gpus=3, object_store_memory=STORE)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
