@@ -41,7 +41,7 @@ STORE = 100_000_000
 def machines() -> Iterator[Cluster]:
     """A head with one core, a machine with three, a machine with two and three GPUs."""
     settings = {
-        "health_check_period_ms": 500,  # a machine that is gone is missed after seconds, not after a quarter of a minute
+        "health_check_period_ms": 500,  # so that a machine that is gone is missed after seconds
         "health_check_timeout_ms": 2000,
         "health_check_failure_threshold": 3,
         "enable_worker_prestart": False,
@@ -187,7 +187,7 @@ def check_cards(notes: Path) -> None:
             changes += [(note["at"], 1, note["cards"], each), (ends[note["pid"]], 0, note["cards"], -each)]
     taken: Counter[str] = Counter()
     for _, _, card, change in sorted(changes):
-        taken[card] += change  # type: ignore[assignment]  # shares of cards
+        taken[card] += change
         assert taken[card] <= 1 + 1e-9
 
 

@@ -30,6 +30,7 @@ def small_cluster(**settings: Any) -> Iterator[None]:
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
+        _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
         **settings,
     )
     try:

@@ -163,11 +163,14 @@ class Fleet:
     def _balance(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
         shares = self._shares(coordinator)
         active = [g for g in self._staffed if coordinator.traffic.expects_work(coordinator.traffic.groups[g.index])]
-        demands = _that_fit(nodes, [self._demand(coordinator, g, shares[g.index], nodes, now) for g in active])
+        spread = {g.index: _on_each(g, nodes) for g in active if _is_spread(g)}
+        rest = _without(nodes, [(g, spread[g.index]) for g in active if g.index in spread])
+        others = [g for g in active if g.index not in spread]
+        demands = _that_fit(rest, [self._demand(coordinator, g, shares[g.index], nodes, now) for g in others])
         workers = {g.index: self._workers_of(g) for g in self._staffed}
         current = {i: [Slot(w.node, w.gpu_ids) for w in there] for i, there in workers.items()}
-        target = lay_out(
-            nodes, demands, self._shared_cpu_s(coordinator, shares), {d.group: current[d.group] for d in demands}
+        target = spread | lay_out(
+            rest, demands, self._shared_cpu_s(coordinator, shares), {d.group: current[d.group] for d in demands}
         )
         most = {d.group: d.max_workers for d in demands}
         open_slots: list[tuple[int, Group, Slot]] = []
@@ -283,6 +286,29 @@ class Fleet:
                     f"stage {name!r} has work but for {NO_ROOM_S:g} s no machine had room for a worker of it "
                     f"({group.resources}): a machine of the cluster may be gone"
                 )
+
+
+def _is_spread(group: Group) -> bool:
+    """Whether a group has a number of workers on each machine; with GPUs only their total is kept to."""
+    return group.workers.per_node is not None and not group.resources.requires_gpu
+
+
+def _on_each(group: Group, nodes: Sequence[Node]) -> list[Slot]:
+    """The same number of workers on every machine; of less than one each, on as many machines as that makes."""
+    each = group.workers.per_node or 0.0
+    able = sorted((n for n in nodes if n.cpus > 0), key=lambda n: n.id)
+    if each < 1:
+        able = able[: max(1, math.ceil(each * len(able)))]
+    return [Slot(n.id) for n in able for _ in range(max(1, math.ceil(each)))]
+
+
+def _without(nodes: Sequence[Node], taken: list[tuple[Group, list[Slot]]]) -> list[Node]:
+    """The machines without the cores that workers on each of them hold."""
+    held = Counter[str]()
+    for group, slots in taken:
+        for slot in slots:
+            held[slot.node] += group.resources.cpus  # type: ignore[assignment]  # cores may be fractions
+    return [replace(n, cpus=max(0.0, n.cpus - held[n.id])) for n in nodes]
 
 
 def _that_fit(nodes: Sequence[Node], demands: list[Demand]) -> list[Demand]:

@@ -379,7 +379,8 @@ def _cause_of_death(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OutOfMemoryError):
         return "the worker was ended because its machine was out of memory"
-    if isinstance(error, NodeDiedError) or "node has died" in text or "node was terminated" in text:
+    gone = isinstance(error, NodeDiedError | ActorUnschedulableError | TaskUnschedulableError)
+    if gone or "node has died" in text or "node was terminated" in text:
         return MACHINE_GONE
     if "SIGKILL" in text or "connection error code 2" in text.lower() or "End of file" in text:
         return "the worker process was killed (signal 9) or crashed: often the machine was out of memory"
