@@ -497,7 +497,7 @@ def test_nothing_grows_with_the_tasks_that_are_done() -> None:
     def look() -> None:
         coordinator = run.coordinator
         sizes.append(
-            len(coordinator._assignments)
+            len(coordinator._dispatcher.assignments)
             + sum(len(s.ready) for s in coordinator.traffic.groups)
             + sum(len(s.ordered._open) + len(s.ordered._turn) for s in coordinator.traffic.groups if s.ordered)
             + sum(len(p.suspects) + len(p.waiting_since) for p in coordinator.paces)

@@ -30,6 +30,9 @@ SHARED_TICK_S = 0.2
 STAFF_TICK_S = 1.0
 """How often the staffed groups are balanced."""
 
+ENOUGH_AT_FIRST = 4
+"""So many general workers there may be before it is known whether anybody waits for what they make."""
+
 PATIENCE = 2
 """How many times in a row a worker must have been one too many before it is let go."""
 
@@ -142,7 +145,7 @@ class Fleet:
         pool = self._crew.pool_for(self._shared[0].index)
         here = Counter(w.node for w in self._crew.of_pool(pool) if not w.draining)
         missing = wanted - here.total()
-        if missing <= 0:
+        if missing <= 0 or (here.total() >= ENOUGH_AT_FIRST and not self._are_awaited(coordinator)):
             return
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
         able = [n.id for n in nodes if n.cpus > 0]
@@ -157,6 +160,13 @@ class Fleet:
             self._start(pool, node)
             room[node] -= 1
             missing -= 1
+
+    def _are_awaited(self, coordinator: Coordinator) -> bool:
+        """Whether more general workers would help: where all staffed groups have enough to do, they would not."""
+        traffic = coordinator.traffic
+        active = [g for g in self._staffed if traffic.expects_work(traffic.groups[g.index])]
+        idle = any(w.ready and not w.tickets for g in active for w in self._workers_of(g))
+        return idle or not active
 
     # -- staffed groups ----------------------------------------------------------------------------------------------
 
