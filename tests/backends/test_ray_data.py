@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, write_input
+from ray_faults import small_cluster
 
 from tamis.backends.experimental.ray_data import RayDataExecutor
 from tamis.backends.local import LocalExecutor
@@ -26,17 +27,8 @@ ray = pytest.importorskip("ray")
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=4,
-        num_gpus=2,
-        object_store_memory=150_000_000,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
-    yield
-    ray.shutdown()
+    with small_cluster(num_cpus=4, num_gpus=2):
+        yield
 
 
 @pytest.fixture(scope="module")

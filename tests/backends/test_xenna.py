@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, write_input
+from ray_faults import small_cluster
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.xenna import XennaExecutor
@@ -27,17 +28,8 @@ pytest.importorskip("cosmos_xenna")
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        num_gpus=1,
-        object_store_memory=150_000_000,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
-    yield
-    ray.shutdown()
+    with small_cluster(num_cpus=2, num_gpus=1):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_stages import Square
 
 from tamis.backends import machine
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ResourceError
 from tamis.pipeline import Pipeline
-from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.base import ProcessingStage
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, EmptyTask
 
@@ -22,31 +22,6 @@ pytestmark = pytest.mark.skipif(not machine.gpus(), reason="this machine has no 
 class Make(ProcessingStage[EmptyTask, DocumentBatch]):
     def process(self, task: EmptyTask) -> list[DocumentBatch]:
         return [DocumentBatch({"n": [float(i)]}) for i in range(24)]
-
-
-class Square(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Squares numbers on the GPU and says where it ran."""
-
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        import torch
-
-        assert worker_metadata is not None
-        self.gpu_ids = worker_metadata.gpu_ids
-        self.weight = torch.ones(1, device="cuda")
-
-    def process(self, task: DocumentBatch) -> DocumentBatch:
-        import torch
-
-        numbers = torch.tensor(task.data["n"].to_pylist(), device="cuda")
-        return DocumentBatch(
-            {
-                "n": (numbers * numbers * self.weight).cpu().tolist(),
-                "visible": [os.environ["CUDA_VISIBLE_DEVICES"]],
-                "gpus": [torch.cuda.device_count()],
-                "given": [list(self.gpu_ids)],
-                "pid": [os.getpid()],
-            }
-        )
 
 
 def rows(tmp_path: Path, resources: Resources, workers: int = 4) -> list[dict[str, Any]]:

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_stages import Square
 
 from tamis.backends import machine
 from tamis.backends.streaming import StreamingExecutor
 from tamis.errors import ResourceError
 from tamis.pipeline import Pipeline
-from tamis.stages.base import ProcessingStage, WorkerMetadata
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch
 
 pytestmark = pytest.mark.skipif(not machine.gpus(), reason="this machine has no NVIDIA GPU")
-
-
-class Square(ProcessingStage[DocumentBatch, DocumentBatch]):
-    """Squares numbers on the GPU and says where it ran."""
-
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        import torch
-
-        assert worker_metadata is not None
-        self.gpu_ids = worker_metadata.gpu_ids
-        self.weight = torch.ones(1, device="cuda")
-
-    def process(self, task: DocumentBatch) -> DocumentBatch:
-        import time
-
-        import torch
-
-        time.sleep(0.02)
-        numbers = torch.tensor(task.data["n"].to_pylist(), device="cuda")
-        return DocumentBatch(
-            {
-                "n": (numbers * numbers * self.weight).cpu().tolist(),
-                "visible": [os.environ["CUDA_VISIBLE_DEVICES"]],
-                "gpus": [torch.cuda.device_count()],
-                "given": [list(self.gpu_ids)],
-                "pid": [os.getpid()],
-            }
-        )
 
 
 def rows(tmp_path: Path, resources: Resources, **settings: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The same pipelines on every executor: files, outputs, drop ledger, quarantine and statistics are equal to the byte."""
+"""The same pipelines on every executor: files, outputs, drops, quarantine and statistics are equal to the byte."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import ray
 from parity_pipelines import PIPELINES, Result, run_on, with_gpu, without_gpu, write_input
+from ray_faults import small_cluster
 
 from tamis.backends.base import Executor
 from tamis.backends.local import LocalExecutor
@@ -32,17 +32,8 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=4,
-        num_gpus=2,
-        object_store_memory=200_000_000,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
-    yield
-    ray.shutdown()
+    with small_cluster(num_cpus=4, num_gpus=2):
+        yield
 
 
 @pytest.fixture(scope="module")
