@@ -14,7 +14,7 @@ quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, wri
 	@$(BIN)/tamis quickstart
 
 test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope
 
 lint: $(VENV)/.dev  ## Formatting, style, types.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'."; exit 1; }

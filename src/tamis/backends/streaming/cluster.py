@@ -61,7 +61,6 @@ class Cluster:
                         configure_logging=False,
                     )
         self._memory: dict[str, tuple[float, ...]] = {}
-        self._probes: dict[str, Any] = {}
         self._listed = self._list()
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="tamis-watch-cluster", daemon=True).start()
@@ -149,7 +148,7 @@ def _connect(ray: Any, address: str) -> None:
     try:
         with _quiet():
             ray.init(address=address, logging_level=logging.ERROR, configure_logging=False)
-    except (RuntimeError, ConnectionError, ValueError) as error:
+    except Exception as error:
         check_cluster(address)  # knows the usual causes, and says what to do
         raise ClusterError(f"the cluster at {address} cannot be used: {error}") from error
 

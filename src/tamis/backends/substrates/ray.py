@@ -342,9 +342,10 @@ class RaySubstrate:
     def _died(self, worker: int, state: _Worker, error: Exception) -> WorkerDied:
         state.gone = True
         ray.kill(state.actor)
+        calls, state.calls = state.calls, deque()
         why = state.killed or _cause_of_death(error)
         # What a worker was doing is not to blame for the end of its machine.
-        running = state.calls[0].tickets if state.calls and why != MACHINE_GONE else []
+        running = calls[0].tickets if calls and why != MACHINE_GONE else []
         return WorkerDied(worker, tuple(running), why)
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -364,7 +365,8 @@ class RaySubstrate:
         living = [s for s in self._workers.values() if not s.gone]
         if not at_once:
             last = [*self._saving, *(s.actor.stop.remote() for s in living if s.ready)]
-            ray.wait(last, num_returns=len(last), timeout=END_S) if last else None
+            if last:
+                ray.wait(last, num_returns=len(last), timeout=END_S)
         for state in living:
             state.gone = True
             ray.kill(state.actor)
