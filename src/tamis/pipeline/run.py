@@ -57,6 +57,11 @@ def run_plan(
             raise
         finally:
             run.journal.close()
+            for counts in run.stats:  # which task was finished first must not show
+                counts.dropped, counts.custom = (
+                    dict(sorted(counts.dropped.items())),
+                    dict(sorted(counts.custom.items())),
+                )
             summary = RunSummary(
                 pipeline=plan.name,
                 description=description,
