@@ -1,6 +1,6 @@
 """Memory of a run on Ray, for an input and one ten times as large.
 
-    python benchmarks/ray_memory.py [--megabytes 60] [--times 10]
+    python benchmarks/ray_memory.py [--megabytes 240] [--times 10]
 
 Reads JSON lines, doubles the text in one stage, shortens it in the next (unfused, so that all data passes through the
 object store), writes JSON lines. Prints the highest memory of the driver, of the largest worker and of all workers
@@ -65,27 +65,19 @@ class Watch:
             self.driver = max(self.driver, here.memory_full_info().uss)
             self.largest = max([self.largest, *sizes])
             self.workers = max(self.workers, sum(sizes))
-            self.store = max(self.store, in_store())
+            self.store = max(self.store, store().object_store_bytes_used)
 
 
-def in_store() -> int:
-    """Bytes in the object store of this machine."""
-    import ray
+def store() -> Any:
+    """What Ray says of the object store of this machine."""
+    from ray._private import internal_api
 
-    node = ray._private.internal_api.get_memory_info_reply(ray._private.internal_api.get_state_from_address())
-    return int(node.store_stats.object_store_bytes_used)
-
-
-def spilled() -> int:
-    """Bytes that Ray has moved to disk."""
-    import ray
-
-    node = ray._private.internal_api.get_memory_info_reply(ray._private.internal_api.get_state_from_address())
-    return int(node.store_stats.spilled_bytes_total)
+    return internal_api.get_memory_info_reply(internal_api.get_state_from_address()).store_stats
 
 
 def measure(megabytes: int) -> dict[str, Any]:
     """One run."""
+    import pyarrow as pa
     import pyarrow.compute as pc
     import ray
 
@@ -98,7 +90,9 @@ def measure(megabytes: int) -> dict[str, Any]:
     @processing_stage(name="double")
     def double(task: DocumentBatch) -> DocumentBatch:
         text = task.data["text"]
-        return task.with_table(task.data.set_column(1, "text", pc.binary_join_element_wise(text, text, " ")))
+        return task.with_table(
+            task.data.set_column(1, "text", pc.binary_join_element_wise(text, text, pa.scalar(" ", text.type)))
+        )
 
     @processing_stage(name="shorten")
     def shorten(task: DocumentBatch) -> DocumentBatch:
@@ -114,7 +108,7 @@ def measure(megabytes: int) -> dict[str, Any]:
             result = Pipeline("memory", stages=stages).run(
                 StreamingExecutor(fuse=False), run_dir=f"{folder}/run", progress="off"
             )
-        moved = spilled()
+        moved = store().spilled_bytes_total
         ray.shutdown()
     return {
         "input": total,
@@ -130,7 +124,7 @@ def measure(megabytes: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--megabytes", type=int, default=60)
+    parser.add_argument("--megabytes", type=int, default=240)
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
