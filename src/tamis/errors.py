@@ -8,7 +8,7 @@ TamisError
 ├── RecipeError             a recipe names something unknown or misspelt
 ├── DataError               an input cannot be read: says file and position
 ├── StageError              a stage raised: says stage, task and cause
-│   └── WorkerDiedError     a task killed its worker each time it was tried
+│   └── WorkerDiedError     workers died again and again, and no task was finished
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
 └── MissingExtraError       an optional package is needed (also an ImportError)
@@ -98,7 +98,7 @@ class StageError(TamisError, RuntimeError):
 
 
 class WorkerDiedError(StageError):
-    """A task killed its worker each time it was tried (out of memory, a crash in native code, ...)."""
+    """Workers died again and again (out of memory, a crash in native code, ...), and no task was finished."""
 
 
 class ClusterError(TamisError, RuntimeError):

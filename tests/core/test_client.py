@@ -304,3 +304,32 @@ def test_ctrl_c_while_it_starts_leaves_nothing() -> None:
     _, err = running.communicate(timeout=60)
     assert "KeyboardInterrupt" in err
     assert in_session(leader) == []
+
+
+def test_another_process_sends_the_token_that_the_cluster_asks_for(head: RayClient, tmp_path: Path) -> None:
+    """Ray alone does not: a process that is given an address fails unless RAY_AUTH_MODE is set by hand."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        from tamis import DocumentBatch, Pipeline, processing_stage
+        from tamis.backends.streaming import StreamingExecutor
+
+        @processing_stage(name="same")
+        def same(task: DocumentBatch) -> DocumentBatch:
+            return task
+
+        executor = StreamingExecutor(address={head.address!r})
+        print(len(Pipeline("token", stages=[same]).run(executor, [DocumentBatch({{"n": [1]}})], progress="off")))
+        """)
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "1\n", done.stderr

@@ -9,11 +9,14 @@ import platform
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from tamis.errors import ClusterError
 
 CONNECT_S = 5.0
+_MODE = "RAY_AUTH_MODE"
+
 REACH_S = 10.0
 """How long a cluster may take to answer."""
 
@@ -59,7 +62,33 @@ def check_cluster(address: str) -> str:
     return str(address)
 
 
+def has_token() -> bool:
+    """Whether there is a token that this process would send if ``RAY_AUTH_MODE`` said so, and it does not say."""
+    there = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return _MODE not in os.environ and bool(there or Path("~/.ray/auth_token").expanduser().exists())
+
+
 def _ask(address: str) -> dict[str, Any]:
+    """Ask a cluster who it is; with the token, if it wants one and there is one."""
+    from tamis.core.node import agree_on_tokens
+
+    answer = _answer_of(address, dict(os.environ))
+    if "uthenticat" in answer.get("error", "") and has_token():
+        with_token = _answer_of(address, {**os.environ, _MODE: "token"})
+        if "error" not in with_token:
+            agree_on_tokens(create=False)  # for what this process asks of the cluster from now on
+            return with_token
+    if "error" not in answer:
+        return answer
+    if "uthenticat" in answer["error"]:
+        raise ClusterError(
+            f"the cluster at {address} asks for a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if it is not in "
+            f"~/.ray/auth_token\n  {answer['error']}"
+        )
+    raise ClusterError(f"the cluster at {address} cannot be used: {answer['error']}")
+
+
+def _answer_of(address: str, environment: dict[str, str]) -> dict[str, Any]:
     silent = (
         f"something listens at {address}, but does not answer as a Ray cluster within {REACH_S:g} s. The address is "
         "that of the head (`ray start` shows it, by default with port 6379), not of the dashboard"
@@ -71,18 +100,12 @@ def _ask(address: str) -> dict[str, Any]:
             stderr=subprocess.DEVNULL,
             timeout=REACH_S,
             check=False,
+            env=environment,
         )
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.TimeoutExpired, IndexError, ValueError):
         raise ClusterError(silent) from None
-    if "error" not in answer:
-        return answer
-    if "uthenticat" in answer["error"]:
-        raise ClusterError(
-            f"the cluster at {address} asks for a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if it is not in "
-            f"~/.ray/auth_token\n  {answer['error']}"
-        )
-    raise ClusterError(f"the cluster at {address} cannot be used: {answer['error']}")
+    return answer
 
 
 def is_this_machine(ip: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tamis.backends import machine
 from tamis.backends.balance import Node
-from tamis.core.reach import check_cluster, check_port_answers
+from tamis.core.reach import check_cluster, check_port_answers, has_token
 from tamis.errors import ClusterError, MissingExtraError, ResourceError
 
 _HEAD = "node:__internal_head__"
@@ -143,7 +143,9 @@ def load_ray() -> Any:
 
 def _connect(ray: Any, address: str) -> None:
     """Connect to a cluster that is there, or say why that cannot be."""
-    if address != "auto":
+    if has_token() and not address.startswith("ray://"):
+        check_cluster(address)  # finds out whether to send it: Ray cannot be asked twice
+    elif address != "auto":
         check_port_answers(address.removeprefix("ray://"))
     try:
         with _quiet():
