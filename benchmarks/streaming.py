@@ -61,6 +61,7 @@ class Engine:
 
 ENGINES = {
     "tamis": Engine("tamis"),
+    "tamis-unfused": Engine("tamis", "unfused"),
     "ray-data": Engine("ray_data"),
     "ray-data-actors": Engine("ray_data", "actors"),
     "xenna": Engine("xenna", dashboard=True),
