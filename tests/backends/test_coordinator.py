@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from clusters import MIB, Nothing, Numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,42 +20,10 @@ from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
 from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import END, Group, Plan, Vertex
-from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.emit import Publish
 from tamis.stages.resources import Resources
-from tamis.tasks import Task
 from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order
-
-MIB = 2**20
-
-
-class Nothing(ProcessingStage[Any, Any]):
-    def process(self, task: Any) -> Any:
-        return task
-
-
-@dataclass
-class SizedTask(Task[None]):
-    data: None = None
-    size: int = MIB
-
-    @property
-    def nbytes(self) -> int:
-        return 0
-
-    @property
-    def weight(self) -> int:
-        return self.size
-
-
-class Numbers(SourceStage[Any, Any]):
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def splits(self, scratch: str) -> Any:
-        for _ in range(self.count):
-            yield SizedTask()
 
 
 @dataclass

@@ -153,3 +153,4 @@ def test_what_stages_print_is_kept(tmp_path: Path) -> None:
     run(tmp_path, [chatty], batches(1))
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     wait_for(lambda: any("a stage says hello" in p.read_text() for p in logs.glob("worker-*.out")), "it is lost", 20)
+    assert sum(p.read_text().count("a stage says hello") for p in logs.glob("worker-*.out")) == 1

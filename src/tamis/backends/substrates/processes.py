@@ -21,7 +21,7 @@ from typing import IO, Any
 import cloudpickle
 
 import tamis
-from tamis.backends.payload import Envelope, pack
+from tamis.backends.payload import pack
 from tamis.backends.runner import GroupSpec, Outcome, Places, cannot_travel
 from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
@@ -99,7 +99,7 @@ class ProcessSubstrate(ThreadSubstrate):
                 for assignment in waiting:
                     if assignment is not None:
                         process = process or self._start(worker, gpu_ids)
-                        self._ask_or_fail(worker, process, tickets, *assignment)
+                        self._ask_or_fail(worker, process, tickets, assignment)
                 if process is not None:
                     self._hear_all(process, tickets)
             except (OSError, EOFError) as error:
@@ -129,16 +129,11 @@ class ProcessSubstrate(ThreadSubstrate):
         return process
 
     def _ask_or_fail(
-        self,
-        worker: int,
-        process: subprocess.Popen[bytes],
-        tickets: deque[int],
-        ticket: int,
-        group: int,
-        envelopes: list[Envelope],
+        self, worker: int, process: subprocess.Popen[bytes], tickets: deque[int], assignment: Assignment
     ) -> None:
+        ticket, group, _ = assignment
         try:
-            self._ask(worker, process, tickets, ticket, group, envelopes)
+            self._ask(worker, process, tickets, assignment)
         except (OSError, EOFError):
             raise
         except Exception as error:  # noqa: BLE001 - pickling and Arrow raise many kinds
@@ -146,17 +141,10 @@ class ProcessSubstrate(ThreadSubstrate):
             failure = cannot_travel(spec.names[spec.entry], error)
             self._events.put(Done(ticket, Outcome(failure=failure)))
 
-    def _ask(
-        self,
-        worker: int,
-        process: subprocess.Popen[bytes],
-        tickets: deque[int],
-        ticket: int,
-        group: int,
-        envelopes: list[Envelope],
-    ) -> None:
+    def _ask(self, worker: int, process: subprocess.Popen[bytes], tickets: deque[int], assignment: Assignment) -> None:
         """Send an assignment; a long one only when no answer is due, so that both sides never write at once."""
         assert process.stdin is not None
+        ticket, group, envelopes = assignment
         for envelope in envelopes:
             # Packed in place, so that it is freed with the envelope and is there for another try.
             envelope.payload = pack(envelope.payload, self._payloads)
@@ -164,6 +152,7 @@ class ProcessSubstrate(ThreadSubstrate):
         if len(message) > SENT_AHEAD_BYTES:
             self._hear_all(process, tickets)
         if (worker, group) not in self._set_up and any(s.timeout_s for s in self._specs[group].stages.values()):
+            self._hear_all(process, tickets)
             self._set_up_first(worker, process, group)
         tickets.append(ticket)
         send(process.stdin, message)

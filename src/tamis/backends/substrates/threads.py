@@ -74,7 +74,7 @@ class ThreadSubstrate:
 
     def kill_worker(self, worker: int, why: str) -> None:
         """A thread cannot be ended from outside; stages with a time limit run in processes."""
-        raise NotImplementedError("threads cannot be killed")
+        raise RuntimeError("a thread cannot be ended from outside: a stage with a time limit must run in a process")
 
     def set_down(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
