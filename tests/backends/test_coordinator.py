@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from clusters import MIB, Nothing, Numbers
@@ -157,7 +158,7 @@ def carry_out(world: World, retries: int = 1000) -> tuple[Books, Accountant, boo
     books, accountant = Books(), Accountant()
     pool = Pool(frozenset(g.index for g in plan.groups if not g.is_source), world.workers)
     limits = Limits(world.workers, world.budget, retries=retries, death_retries=retries)
-    substrate = SimulatedSubstrate(world, start_s=0.2)
+    substrate = SimulatedSubstrate(world, start_s=0.2, message_s=0.3 * (world.tasks % 2))
     crew = Crew(substrate, [pool], {"": world.workers})
     coordinator = Coordinator(plan, substrate, crew, books, limits, stop=world, watcher=accountant)
     accountant.coordinator = coordinator
@@ -298,6 +299,28 @@ def test_a_worker_is_not_blamed_for_tasks_it_had_not_begun() -> None:
     books, _, done = carry_out(world, retries=1)
     assert done
     assert books.done == expected(World(random.Random(1), 2, 40, 2, budget=64 * MIB))[0]
+
+
+def test_short_tasks_are_given_out_in_portions_and_nobody_waits_meanwhile() -> None:
+    class Short(World):
+        def work(self, group: int, batch: list[Envelope]) -> Work:
+            return Work(0.05, Outcome(outputs=self.children(group, batch), seconds=0.05))
+
+    class Noting(SimulatedSubstrate):
+        given: ClassVar[list[int]] = []
+
+        def submit(self, worker: int, *assignment: Any, alone: bool = False) -> None:
+            self.given.append(worker)
+            super().submit(worker, *assignment, alone=alone)
+
+    world = Short(random.Random(5), 2, 1000, 4, budget=4000 * MIB)
+    plan, books = world.plan(), Books()
+    substrate = Noting(world, message_s=0.2)
+    crew = Crew(substrate, [Pool(frozenset({1}), 4)], {"": 4})
+    assert Coordinator(plan, substrate, crew, books, Limits(4, world.budget), stop=world).run()
+    portions = [len(list(turn)) for _, turn in itertools.groupby(substrate.given)]
+    assert sorted(portions)[len(portions) // 2] == 4
+    assert substrate.now() < 1.05 * 1000 * 0.05 / 4
 
 
 @pytest.mark.parametrize("batch", [1, 5, 300])

@@ -17,6 +17,9 @@ from tamis.plan import Plan
 MAX_DEPTH = 32
 """The most assignments a worker may hold."""
 
+MAX_PORTION = 16
+"""The most assignments a worker is given at once."""
+
 BRIEF_S = 0.1
 """It does not matter whether one has to wait behind an assignment that takes no longer."""
 
@@ -97,38 +100,42 @@ class Dispatcher:
             forced = not downstream_busy and not state.running
             pool = self._crew.pool_for(state.group.index)
             limit = deepest.get(pool, MAX_DEPTH)
-            while state.ready and self._dispatch_one(state, forced, limit):
+            while state.ready and self._dispatch(state, forced, limit):
                 forced = False
             if state.ready:
                 deepest[pool] = min(limit, self._depth(state))
             downstream_busy = downstream_busy or bool(state.running or state.ready)
 
-    def _dispatch_one(self, state: GroupState, forced: bool, limit: int) -> bool:
-        """Give out the first batch that can be; tell whether there was one."""
-        group, cpus, depth = state.group.index, self._cpus(state), min(limit, self._depth(state))
+    def _dispatch(self, state: GroupState, forced: bool, limit: int) -> bool:
+        """Give out the first batch that can be, with others from the same machine; tell whether there was one."""
+        group, cpus, portion = state.group.index, self._cpus(state), self._portion(state)
+        depth = min(limit, self._depth(state))
         anybody = self._crew.free(group, cpus, depth)
         if anybody is None:
             return False
-        far: tuple[str, int] | None = None  # a batch that nobody on its own machine can take
+        far: str | None = None  # the home of a batch that nobody on its own machine can take
         for home in state.ready.homes():
             batch = state.ready.peek(home)
-            cost = self._cost(state, batch)
-            if (
-                cost
-                and not forced
-                and self._traffic.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes
-            ):
+            if not forced and self._is_too_much(self._cost(state, batch)):
                 return False
             large = bool(home) and sum(e.nbytes for e in batch) >= FAR_BYTES
             worker = self._crew.free(group, cpus, depth, home) if large else anybody
             if worker is not None:
-                self._assign(worker, state, self._next_batch(state, home), cost)
+                self._hand_over(worker, state, home, portion)
                 return True
             if far is None and not self._waits_for(group, home):
-                far = home, cost
+                far = home
         if far is not None:
-            self._assign(anybody, state, self._next_batch(state, far[0]), far[1])
+            self._hand_over(anybody, state, far, portion)
         return far is not None
+
+    def _hand_over(self, worker: Worker, state: GroupState, home: str, portion: int) -> None:
+        """Give a worker the next batch from a machine, and more of them up to a portion, as far as the budget goes."""
+        self._assign(worker, state, self._next_batch(state, home))
+        for _ in range(portion - 1):
+            if not state.ready.lies_on(home) or self._is_too_much(self._cost(state, state.ready.peek(home))):
+                return
+            self._assign(worker, state, self._next_batch(state, home))
 
     def _next_batch(self, state: GroupState, home: str) -> list[Envelope]:
         batch = state.ready.pop(home)
@@ -153,6 +160,10 @@ class Dispatcher:
         reading = weight - held if state.group.batch_bytes is None else 0  # batches by bytes are worked off piecewise
         return int(max(reading, state.out_ratio * weight, 0))
 
+    def _is_too_much(self, cost: int) -> bool:
+        """Whether something of this cost does not fit into the budget now."""
+        return bool(cost) and self._traffic.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes
+
     def _longest_by_pool(self) -> dict[int, float]:
         """How long the longest assignments take that the workers of each pool have now."""
         longest: dict[int, float] = {}
@@ -166,7 +177,8 @@ class Dispatcher:
     def _depth(self, state: GroupState) -> int:
         """How many assignments a worker may hold: more when they are short, so that it need not wait for us.
 
-        Where they might wait for long, what is few or quickly done is kept for whoever is free first.
+        Where they might wait for long, what is few or quickly done is kept for whoever is free first. One portion may
+        be on its way while another is worked off.
         """
         group = state.group.index
         service = self.paces[group].service.per_assignment
@@ -176,13 +188,24 @@ class Dispatcher:
         few = len(state.ready) < self._crew.size_for(group)
         if longest > BRIEF_S and (few or longest > MUCH_LONGER * service):
             return 1
-        return min(MAX_DEPTH, max(2, 1 + math.ceil(self._substrate.latency_s / max(service, 1e-6))))
+        depth = min(MAX_DEPTH, max(2, 1 + math.ceil(self._substrate.latency_s / max(service, 1e-6))))
+        portion = self._portion(state)
+        return max(depth, 2 * portion) - portion + 1
+
+    def _portion(self, state: GroupState) -> int:
+        """How many batches a worker is given at once: what is worth a message, if there is enough for all workers."""
+        service = self.paces[state.group.index].service.per_assignment
+        if service is None or not self._substrate.message_s:
+            return 1
+        worth = int(self._substrate.message_s / max(service, 1e-6))
+        for_all = len(state.ready) // max(1, self._crew.size_for(state.group.index))
+        return max(1, min(worth, for_all, MAX_PORTION))
 
     def _cpus(self, state: GroupState) -> float:
         return min(max(self._limits.least_cpus, state.group.resources.cpus), self._limits.cpus)
 
-    def _assign(self, worker: Worker, state: GroupState, batch: list[Envelope], cost: int) -> None:
-        ticket, group = next(self._tickets), state.group.index
+    def _assign(self, worker: Worker, state: GroupState, batch: list[Envelope]) -> None:
+        ticket, group, cost = next(self._tickets), state.group.index, self._cost(state, batch)
         self._crew.give(worker, ticket, self._cpus(state), self._substrate.now())
         state.running += 1
         self.reserved_bytes += cost

@@ -30,8 +30,8 @@ SHARED_TICK_S = 0.2
 STAFF_TICK_S = 1.0
 """How often the staffed groups are balanced."""
 
-ENOUGH_AT_FIRST = 4
-"""So many general workers there may be before it is known whether anybody waits for what they make."""
+SERVED = 2
+"""One general worker there is for so many staffed ones before it is known whether these wait for what it makes."""
 
 PATIENCE = 2
 """How many times in a row a worker must have been one too many before it is let go."""
@@ -145,7 +145,7 @@ class Fleet:
         pool = self._crew.pool_for(self._shared[0].index)
         here = Counter(w.node for w in self._crew.of_pool(pool) if not w.draining)
         missing = wanted - here.total()
-        if missing <= 0 or (here.total() >= ENOUGH_AT_FIRST and not self._are_awaited(coordinator)):
+        if missing <= 0 or (here.total() >= self._enough_at_first() and not self._are_awaited(coordinator)):
             return
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
         able = [n.id for n in nodes if n.cpus > 0]
@@ -160,6 +160,10 @@ class Fleet:
             self._start(pool, node)
             room[node] -= 1
             missing -= 1
+
+    def _enough_at_first(self) -> int:
+        staffed = sum(not self._is_general(w) and not w.draining for w in self._crew.workers.values())
+        return max(2, math.ceil(staffed / SERVED))
 
     def _are_awaited(self, coordinator: Coordinator) -> bool:
         """Whether more general workers would help: where all staffed groups have enough to do, they would not."""

@@ -84,10 +84,12 @@ class Substrate(Protocol):
 
     Attributes:
         latency_s: How long it takes until a worker that is done has its next assignment, roughly.
+        message_s: How much work is worth a message of its own: of shorter assignments several are sent together.
         volatile: Whether data between stages can get lost, so that the coordinator must know what it was made of.
     """
 
     latency_s: ClassVar[float]
+    message_s: float
     volatile: ClassVar[bool]
 
     def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:

@@ -50,6 +50,7 @@ class InlineSubstrate:
     """Runs an assignment when it is submitted, in the thread that submits it."""
 
     latency_s: ClassVar[float] = 0.0
+    message_s: float = 0.0
     volatile: ClassVar[bool] = False
 
     def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:

@@ -7,6 +7,7 @@ makes is returned as objects of their own, which the driver owns: they outlive t
 
 from __future__ import annotations
 
+import math
 import pickle
 import queue
 import re
@@ -52,9 +53,6 @@ from tamis.tasks.storage import pickled
 
 INLINE_BYTES = 2**16
 """A task of the driver's up to this size travels in the call itself, a larger one as an object of the store."""
-
-SHORT_S = 0.02
-"""Assignments shorter than this travel together."""
 
 MAX_SLOTS = 16
 """The most objects that the results of one call are spread over."""
@@ -118,6 +116,7 @@ class RaySubstrate:
     """
 
     latency_s: ClassVar[float] = 0.03
+    message_s: float = 0.2  # a call costs 3 ms of CPU time in all, at low rates
     volatile: ClassVar[bool] = True
 
     def __init__(
@@ -196,16 +195,15 @@ class RaySubstrate:
             state = self._workers[worker]
             waiting, state.outbox = state.outbox, []
             bundle: list[tuple[int, int, list[Envelope], bool]] = []
+            room_s = self.message_s
             for item in waiting:
-                group, alone = item[1], item[3]
-                apart = alone or self._seconds.get(group, 1.0) > SHORT_S
-                if bundle and (apart or len(bundle) == BUNDLE):
+                _, group, _, alone = item
+                seconds = math.inf if alone else self._seconds.get(group, math.inf)
+                if bundle and (seconds > room_s or len(bundle) == BUNDLE):
                     self._send(worker, state, bundle)
-                    bundle = []
+                    bundle, room_s = [], self.message_s
                 bundle.append(item)
-                if apart:
-                    self._send(worker, state, bundle)
-                    bundle = []
+                room_s -= seconds
             if bundle:
                 self._send(worker, state, bundle)
         self._full.clear()

@@ -48,13 +48,14 @@ class SimulatedSubstrate:
     Args:
         model: Says how work goes.
         start_s: How long a worker takes to start.
+        message_s: How much work is worth a message of its own.
     """
 
     latency_s: ClassVar[float] = 0.002
     volatile: ClassVar[bool] = False
 
-    def __init__(self, model: Model, start_s: float = 0.0) -> None:
-        self._model, self._start_s = model, start_s
+    def __init__(self, model: Model, start_s: float = 0.0, message_s: float = 0.0) -> None:
+        self._model, self._start_s, self.message_s = model, start_s, message_s
         self._clock = 0.0
         self._count = 0
         # When, tie-breaker, worker, what: news of the worker, or something that befalls the machines.

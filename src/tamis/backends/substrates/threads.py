@@ -33,6 +33,7 @@ class ThreadSubstrate:
     """
 
     latency_s: ClassVar[float] = 0.002
+    message_s: float = 0.0
     volatile: ClassVar[bool] = False
 
     def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
