@@ -23,6 +23,7 @@ ORDER = [
     "stages",
     "models",
     "tasks",
+    "arrays",
     "sizes",
     "errors",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import tamis
 from tamis.errors import MissingExtraError
 
 HEAVY = ("numba", "pandas", "polars", "pyarrow", "ray", "torch")
+LAZY = ("tamis.stages.io", "tamis.stages.mixing", "tamis.stages.text.filters", "tamis.stages.text.modifiers")
 
 
 def public_modules() -> list[str]:
@@ -40,6 +43,17 @@ def test_what_a_module_offers_is_there(name: str) -> None:
     offered = getattr(module, "__all__", [])
     assert [n for n in offered if not hasattr(module, n)] == []
     assert len(offered) == len(set(offered))
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_names_that_are_loaded_when_they_are_used(name: str) -> None:
+    package = importlib.import_module(name)
+    imports = [node for node in ast.walk(ast.parse(inspect.getsource(package))) if isinstance(node, ast.ImportFrom)]
+    for_the_type_checker = {alias.name: node.module for node in imports for alias in node.names if node.col_offset}
+    assert for_the_type_checker == package._HOMES
+    assert sorted(package._HOMES) == sorted(package.__all__) == dir(package)
+    with pytest.raises(AttributeError, match=f"{name}' has no attribute 'Nothing'"):
+        package.Nothing  # noqa: B018 - the access is the test
 
 
 def test_importing_tamis_loads_nothing_heavy() -> None:

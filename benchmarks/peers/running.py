@@ -38,7 +38,8 @@ def run_worker(
     """Run a worker on these cores and read the JSON on its last line."""
     command = [python, worker(script), *map(str, arguments)]
     mark = uuid.uuid4().hex
-    settings = {**os.environ, "TAMIS_KERNELS": "wait", "PYTHONHASHSEED": "0", MARK: mark, **(environment or {})}
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # nobody's users set that
+    settings = {**inherited, "TAMIS_KERNELS": "wait", "PYTHONHASHSEED": "0", MARK: mark, **(environment or {})}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:  # some workers leave things where they are

@@ -323,12 +323,14 @@ class GroupRunner:
     def _dropped_rows(self, vertex: int, drop: Drop) -> DocumentBatch:
         import pyarrow as pa
 
+        from tamis.arrays import arrow_array, text_array
+
         table, selection = drop.batch.selection
-        table = table.take(pa.array(selection[drop.rows]))
+        table = table.take(arrow_array(selection[drop.rows]))
         for column, value in (("dropped_by", self._spec.names[vertex]), ("dropped_because", drop.reason)):
             if column in table.column_names:
                 table = table.drop_columns([column])
-            table = table.append_column(column, pa.repeat(pa.scalar(value), table.num_rows))
+            table = table.append_column(column, pa.repeat(text_array([value])[0], table.num_rows))
         return drop.batch.with_table(table)
 
     def _write_quarantine(self, task_id: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -54,6 +53,8 @@ def normalize_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
     >>> normalize_text(pa.array([" Une  Été\\n", None])).to_pylist()
     ['une été', None]
     """
+    import polars as pl
+
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([normalize_text(chunk) for chunk in column.chunks], column.type)
     collapsed = [_collapse(block).to_arrow() for block in Utf8.from_arrow(column).blocks()]

@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib.util
 import logging
 import os
 import platform
@@ -27,7 +28,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,7 +51,7 @@ __all__ = [
 ENTRY = "tamis_kernel"
 """The symbol of a kernel in its object file."""
 
-NAMES = ("heuristics", "json_census", "json_rows", "suspects", "cleaning", "needles")
+NAMES = ("heuristics", "json_census", "json_rows", "json_text", "suspects", "cleaning", "needles")
 """Every kernel there is: the modules of :mod:`tamis.kernels.sources` that have one."""
 
 BASELINE = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}
@@ -256,10 +256,19 @@ def _fingerprint() -> str:
 
 
 def _numba_version() -> str:
+    found = importlib.util.find_spec("numba")
+    if found is None or found.origin is None:
+        return "none"  # only the compiler needs it
+    beside = os.listdir(Path(found.origin).parents[1])
+    installed = [name for name in beside if name.startswith("numba-") and name.endswith((".dist-info", ".egg-info"))]
+    if installed:
+        return " ".join(sorted(installed))
+    from importlib import metadata  # takes long to import
+
     try:
         return metadata.version("numba")
     except metadata.PackageNotFoundError:
-        return "none"  # only the compiler needs it
+        return "unknown"
 
 
 @functools.cache

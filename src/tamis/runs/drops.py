@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop
 from tamis.tasks import DocumentBatch
 
@@ -33,52 +35,78 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class _Noted:
-    """Rows that were dropped for one reason, without the batch they were in: its texts are not kept for this."""
+    """Rows of a batch that were dropped for one reason."""
 
     stage: str
     reason: str
-    source: str
     rows: NDArray[np.int64]
-    numbers: pa.Array
-    texts: pa.Array
-    ids: pa.Array
+    scores: pa.Array | None
+
+
+class _BatchLog:
+    """What was dropped of one batch. Of the batch itself only the ids are kept, not the texts.
+
+    Args:
+        batch: The batch.
+    """
+
+    def __init__(self, batch: DocumentBatch) -> None:
+        table, self._selection = batch.selection
+        self._batch = weakref.ref(batch)
+        self._ids = table.column("id") if "id" in table.column_names else None
+        self.source = _source(batch)
+        self.noted: list[_Noted] = []
+
+    def is_of(self, batch: DocumentBatch) -> bool:
+        return self._batch() is batch
+
+    def table(self) -> pa.Table:
+        noted, counts = self.noted, [len(some.rows) for some in self.noted]
+        rows = np.concatenate([some.rows for some in noted])
+        columns = [
+            _repeated([some.stage for some in noted], counts),
+            _repeated([some.reason for some in noted], counts),
+            *_scores([some.scores for some in noted], counts),
+            _repeated([self.source], [len(rows)]),
+            arrow_array(rows),
+            self._ids_of(rows),
+        ]
+        return pa.table(columns, schema=SCHEMA)
+
+    def _ids_of(self, rows: NDArray[np.int64]) -> pa.Array:
+        """What the column "id" says of the rows, if there is one."""
+        if self._ids is None:
+            return pa.nulls(len(rows), pa.string())
+        return _as_text(self._ids.take(arrow_array(self._selection[rows])).combine_chunks())
 
 
 class DropLog:
     """Collects what one worker drops while it works on one task."""
 
     def __init__(self) -> None:
-        self._noted: list[_Noted] = []
+        self._batches: list[_BatchLog] = []
 
     def add(self, stage: str, drop: Drop) -> None:
         """Note some rows."""
+        if not self._batches or not self._batches[-1].is_of(drop.batch):
+            self._batches.append(_BatchLog(drop.batch))
         rows = np.asarray(drop.rows, np.int64)
-        numbers, texts = _scores(drop.scores, len(rows))
-        ids = _ids(drop.batch, rows)
-        self._noted.append(_Noted(stage, drop.reason, _source(drop.batch), rows, numbers, texts, ids))
+        self._batches[-1].noted.append(_Noted(stage, drop.reason, rows, drop.scores))
 
     def write(self, path: str) -> None:
         """Write what was noted as Parquet."""
         import pyarrow.parquet as pq
 
-        pq.write_table(self.table(), path, compression="zstd")
+        # What hardly ever occurs twice needs no dictionary, and nobody asks for a range of scores or rows.
+        few_values = [column.name for column in SCHEMA if pa.types.is_dictionary(column.type)]
+        pq.write_table(self.table(), path, compression="zstd", use_dictionary=few_values, write_statistics=False)
 
     def table(self) -> pa.Table:
         """What was noted."""
-        noted, counts = self._noted, [len(some.rows) for some in self._noted]
-        columns = [
-            _repeated([some.stage for some in noted], counts),
-            _repeated([some.reason for some in noted], counts),
-            pa.concat_arrays([some.numbers for some in noted]),
-            pa.concat_arrays([some.texts for some in noted]),
-            _repeated([some.source for some in noted], counts),
-            pa.array(np.concatenate([some.rows for some in noted])),
-            pa.concat_arrays([some.ids for some in noted]),
-        ]
-        return pa.table(columns, schema=SCHEMA)
+        return pa.concat_tables([batch.table() for batch in self._batches]).unify_dictionaries()
 
     def __bool__(self) -> bool:
-        return bool(self._noted)
+        return bool(self._batches)
 
 
 def read_drops(folder: str) -> pa.Table:
@@ -94,22 +122,28 @@ def _tables(folder: str) -> Iterator[pa.Table]:
             yield pq.read_table(os.path.join(folder, name)).cast(SCHEMA)
 
 
-def _ids(batch: DocumentBatch, rows: NDArray[np.int64]) -> pa.Array:
-    """What the column "id" says of the rows, if there is one."""
-    table, selection = batch.selection
-    if "id" not in table.column_names:
-        return pa.nulls(len(rows), pa.string())
-    return _as_text(table.column("id").take(pa.array(selection[rows])).combine_chunks())
+def _scores(scores: list[pa.Array | None], counts: list[int]) -> tuple[pa.Array, pa.Array]:
+    """Scores of rows that were dropped together: those that are numbers, and as text those that are not."""
+    if all(some is not None and _is_number(some.type) and not some.null_count for some in scores):
+        # Of a number of 64 bits the first 53 will do.
+        numbers = [numpy_array(some) for some in scores if some is not None]
+        whole = np.concatenate(numbers, dtype=np.float64, casting="unsafe")
+        return arrow_array(whole), pa.nulls(len(whole), pa.string())
+    pairs = [_numbers_and_texts(some, count) for some, count in zip(scores, counts, strict=True)]
+    return pa.concat_arrays([numbers for numbers, _ in pairs]), pa.concat_arrays([texts for _, texts in pairs])
 
 
-def _scores(scores: pa.Array | None, count: int) -> tuple[pa.Array, pa.Array]:
-    """Scores that are numbers, and as text those that are not."""
+def _numbers_and_texts(scores: pa.Array | None, count: int) -> tuple[pa.Array, pa.Array]:
     none = pa.nulls(count, pa.float64()), pa.nulls(count, pa.string())
     if scores is None or pa.types.is_null(scores.type):
         return none
-    if pa.types.is_floating(scores.type) or pa.types.is_integer(scores.type) or pa.types.is_boolean(scores.type):
-        return scores.cast(pa.float64(), safe=False), none[1]  # of a number of 64 bits the first 53 will do
+    if _is_number(scores.type):
+        return scores.cast(pa.float64(), safe=False), none[1]
     return none[0], _as_text(scores)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _as_text(values: pa.Array) -> pa.Array:
@@ -133,7 +167,7 @@ def _repeated(values: list[str], counts: list[int]) -> pa.Array:
     """Each value as often as its count says."""
     known = {value: number for number, value in enumerate(dict.fromkeys(values))}
     codes = np.repeat(np.array([known[value] for value in values], np.int32), counts)
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(known), pa.string()))
+    return pa.DictionaryArray.from_arrays(arrow_array(codes), text_array(list(known)))
 
 
 def _source(batch: DocumentBatch) -> str:

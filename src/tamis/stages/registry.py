@@ -14,7 +14,7 @@ import re
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tamis.errors import RecipeError, did_you_mean
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
@@ -258,6 +258,7 @@ def _docstring(thing: Any) -> str:
     return text
 
 
+@functools.cache
 def _import_if_there(name: str) -> Any:
     """The module; ``None`` if it does not exist. A module that exists and fails to import is an error."""
     try:
@@ -273,15 +274,18 @@ def _classes(module_name: str) -> dict[str, type]:
     """What a module of ours offers, by name."""
     module = _import_if_there(module_name)
     offered = ((name, getattr(module, name)) for name in _offered(module))
-    return {name: thing for name, thing in offered if inspect.isclass(thing) and _can_be_made(thing)}
+    return {name: thing for name, thing in offered if _is_offer(thing)}
 
 
 def _find_own(name: str) -> type | None:
     """The class of that name of ours. Modules are imported one by one until one has it."""
     for _, modules in _AREAS:
-        for module in modules:
-            if name in _classes(module):
-                return _classes(module)[name]
+        for module_name in modules:
+            module = _import_if_there(module_name)
+            if name in _offered(module):
+                thing = getattr(module, name)  # of the others of the module nothing is loaded
+                if _is_offer(thing):
+                    return cast(type, thing)
     return None
 
 
@@ -292,6 +296,10 @@ def _offered(module: Any) -> Iterator[str]:
         yield from module.__all__
     else:
         yield from (n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__)
+
+
+def _is_offer(thing: Any) -> bool:
+    return inspect.isclass(thing) and _can_be_made(thing)
 
 
 def _can_be_made(cls: type) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import arrow_array
 from tamis.errors import MissingExtraError
 from tamis.tasks.base import Task
 
@@ -44,9 +45,7 @@ class DocumentBatch(Task[pa.Table]):
     def data(self) -> pa.Table:
         """The rows, as an Arrow table."""
         if self._selection is not None:
-            mask = np.zeros(self._table.num_rows, np.bool_)
-            mask[self._selection] = True
-            self.data = self._table.filter(pa.array(mask))
+            self.data = self._selected(self._table)
         return self._table
 
     @data.setter
@@ -84,6 +83,22 @@ class DocumentBatch(Task[pa.Table]):
         """
         return self._table, np.arange(self._table.num_rows) if self._selection is None else self._selection
 
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """The rows with some of the columns. Where rows are only selected, these columns alone are copied together.
+
+        >>> DocumentBatch({"id": [1, 2], "text": ["a", "b"]}).select([1]).columns(["id"]).to_pydict()
+        {'id': [2]}
+        """
+        return self._selected(self._table.select(names)) if names else self.data.select([])
+
+    def _selected(self, table: pa.Table) -> pa.Table:
+        """The rows of a table with as many rows as the batch's that the batch consists of."""
+        if self._selection is None:
+            return table
+        mask = np.zeros(table.num_rows, np.bool_)
+        mask[self._selection] = True
+        return table.filter(arrow_array(mask))
+
     def select(self, rows: Sequence[int] | NDArray[np.int64], more: dict[str, pa.Array] | None = None) -> DocumentBatch:
         """The same batch with some of the rows of its table, ascending, and perhaps with more columns.
 
@@ -95,12 +110,14 @@ class DocumentBatch(Task[pa.Table]):
         {'text': ['a', 'c'], 'n': [1, 3]}
         """
         table, nbytes = self._table, self._table_bytes
-        for name, column in (more or {}).items():
-            if name in table.column_names:
-                table, nbytes = table.set_column(table.column_names.index(name), name, column), None
-            else:
-                table = table.append_column(name, column)
-                nbytes = None if nbytes is None else nbytes + column.nbytes
+        if more:
+            names, columns, fields = table.column_names, table.columns, list(table.schema)
+            is_new = [name not in names for name in more]
+            nbytes = nbytes + sum(c.nbytes for c in more.values()) if nbytes is not None and all(is_new) else None
+            for (name, column), appended in zip(more.items(), is_new, strict=True):
+                at = slice(len(columns), None) if appended else slice(names.index(name), names.index(name) + 1)
+                columns[at], fields[at] = [column], [pa.field(name, column.type)]
+            table = pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
         selected = self.with_table(table)
         selected._table_bytes = nbytes
         if len(rows) < table.num_rows:

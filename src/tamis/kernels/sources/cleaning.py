@@ -7,7 +7,7 @@ from numba import types
 from tamis.kernels import operations
 from tamis.kernels.sources import machine
 from tamis.kernels.sources.cutting import keep_slice, remove_lines, remove_markdown, remove_quotes
-from tamis.kernels.sources.machine import PADDING, as_bytes
+from tamis.kernels.sources.machine import PADDING, as_bytes, prefetch
 from tamis.kernels.sources.replacing import (
     collapse_blanks,
     copy_exactly,
@@ -23,6 +23,8 @@ __all__ = ["SIGNATURE", "kernel"]
 _QUOTES, _NEWLINES, _URLS, _CONTROLS = operations.QUOTES, operations.NEWLINES, operations.URLS, operations.CONTROLS
 _BLANKS, _MARKDOWN, _LINES, _QUOTED = operations.BLANKS, operations.MARKDOWN, operations.LINES, operations.QUOTED
 _SLICE = operations.SLICE
+
+_AHEAD, _BEGINNING = 4, 256  # rows, bytes
 
 SIGNATURE = types.int64(
     *(machine.BYTES, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
@@ -44,6 +46,9 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
     copied = 0  # the first row that is not yet copied
     ends[0] = 0
     for row in range(row_count):
+        if row + _AHEAD < row_count:  # where little of a text is read, waiting for it would take most of the time
+            for line in range(0, _BEGINNING, 64):
+                prefetch(texts, offsets[row + _AHEAD] + line)
         start = offsets[row]
         size = offsets[row + 1] - start
         text = as_bytes(texts, start)

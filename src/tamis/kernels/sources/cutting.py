@@ -5,10 +5,10 @@ from __future__ import annotations
 from numpy import int64, uint64
 
 from tamis.kernels.sources.machine import (
-    PADDING,
     any_of,
     as_bytes,
     byte_mask,
+    copy_64,
     count_ones,
     equal_mask,
     helper,
@@ -199,50 +199,54 @@ def remove_lines(text, size, target, listed, numbers, keys):
     in ``listed``, and where the last ends; the sizes. ``keys``: those of the lines, in ascending order.
     """
     sizes = numbers[0] + 3  # where the sizes are
-    written = kept = 0  # kept: where the lines begin that stay and are not yet copied
-    is_first = True
-    changed = False
-    has_empty = numbers[0] > 0 and is_listed(text, 0, 0, listed, numbers, keys)
-    at = -64
-    found = uint64(1) << uint64(63)  # the first line stands as if a newline were before the text
-    while True:
+    if numbers[0] == 0:
+        return -1
+    has_empty = is_listed(text, 0, 0, listed, numbers, keys)
+    at = kept = written = 0  # kept: where the lines begin that are not yet copied
+    end = line_end(text, 0, size)
+    if is_listed(text, 0, end, listed, numbers, keys):
+        if end == size:
+            return 0 if size > 0 else -1
+        at, kept = end, end + 1
+    while at < size:
+        newlines = _newlines(text, at)
+        if size - at < 64:
+            newlines &= (uint64(1) << uint64(size - at)) - uint64(1)
+        found = newlines
+        if newlines != uint64(0) and numbers[1] != 0:
+            found = uint64(0)
+            for i in range(sizes, sizes + numbers[1]):
+                found |= newlines & _newlines(text, at + numbers[i] + 1)
+        copy_64(target, written, text, kept)
+        behind = at + 64
         while found != uint64(0):
             begin = at + trailing_zeros(found) + 1
             found &= found - uint64(1)
-            if begin > size:
-                break
             if begin < size and text[begin] == 10:
                 end, is_found = begin, has_empty
             else:
                 end = line_end(text, begin, size)
                 is_found = is_listed(text, begin, end - begin, listed, numbers, keys)
             if is_found:
-                changed = True
-                if kept < begin:
-                    if not is_first:
-                        target[written] = 10
-                        written += 1
-                    written = copy(target, written, text, kept, begin - 1)
-                    is_first = False
+                written += begin - kept
+                if end == size:
+                    return max(written - 1, 0)  # without the newline before it
                 kept = end + 1
-        at += 64
-        if at >= size:
-            break
-        newlines = _newlines(text, at)
-        if newlines != uint64(0):
-            if numbers[1] == 0 or size - at <= PADDING:
-                found = newlines  # any line, or the last one, which no newline need follow
-            else:
-                for i in range(sizes, sizes + numbers[1]):
-                    found |= newlines & _newlines(text, at + numbers[i] + 1)
-    if not changed:
-        return -1
-    if kept <= size:
-        if not is_first:
-            target[written] = 10
-            written += 1
-        written = copy(target, written, text, kept, size)
-    return written
+                if end >= behind:
+                    behind = end  # whose newline is the one before the next line
+                    break
+                copy_64(target, written, text, kept)
+        written += max(behind - kept, 0)
+        kept = max(kept, behind)
+        at = behind
+    written -= at - size
+    if numbers[1] != 0:  # the last line, which no newline need follow
+        begin = size
+        while begin > 0 and size - begin <= numbers[sizes + numbers[1] - 1] and text[begin - 1] != 10:
+            begin -= 1
+        if begin > 0 and text[begin - 1] == 10 and is_listed(text, begin, size - begin, listed, numbers, keys):
+            return max(written - (size - begin) - 1, 0)
+    return written if written < size else -1
 
 
 @helper

@@ -12,12 +12,15 @@ from numpy import int64, uint8, uint64
 from tamis.kernels.sources.machine import (
     BYTES,
     INTS,
+    any_of,
     at_address,
     byte_mask,
     copy_64,
+    count_ones,
     helper,
     trailing_zeros,
 )
+from tamis.kernels.sources.utf8 import is_utf8
 
 __all__ = ["SIGNATURE", "kernel"]
 
@@ -32,6 +35,7 @@ MOST_DIGITS = 18
 
 # What ends a stretch of a string that can be copied as it is: a quote, a backslash, a control character.
 _stops = byte_mask((0, 31), (34, 34), (92, 92))
+_newlines = any_of("\n")
 _QUOTE, _BACKSLASH, _COLON, _COMMA, _OPEN, _CLOSE, _NEWLINE = 34, 92, 58, 44, 123, 125, 10
 
 
@@ -100,42 +104,57 @@ def unescaped(byte):
 
 
 @helper
+def copy_character(text, at, out, used):
+    """Write the character that is escaped by its number. Gives where the escape ends (-1: it is none), the bytes used.
+
+    One beyond U+FFFF is written as two escapes.
+    """
+    code_point = hex_digits(text, at + 2)
+    at += 6
+    if 0xD800 <= code_point <= 0xDBFF and text[at] == _BACKSLASH and text[at + 1] == 117:
+        low = hex_digits(text, at + 2)
+        if not 0xDC00 <= low <= 0xDFFF:
+            return int64(-1), used
+        code_point = 0x10000 + ((code_point - 0xD800) << 10) + (low - 0xDC00)
+        at += 6
+    elif code_point < 0 or 0xD800 <= code_point <= 0xDFFF:
+        return int64(-1), used
+    return at, write_character(out, used, code_point)
+
+
+@helper
 def copy_string(text, at, out, used):
     """Copy what follows an opening quote, unescaped. Gives where it ends (-1: it is broken) and the bytes used."""
     while True:
-        copy_64(out, used, text, at)
         stops = _stops(text, at)
-        if stops == uint64(0):
-            at += 64
-            used += 64
-            continue
-        clean = trailing_zeros(stops)
-        at += clean
-        used += clean
-        if text[at] == _QUOTE:
-            return at, used
-        if text[at] != _BACKSLASH:
-            return int64(-1), used
-        escape = int64(text[at + 1])
-        if escape != 117:  # u
-            meant = unescaped(escape)
-            if meant < 0:
+        copied = at  # up to here, and 64 bytes beyond
+        copy_64(out, used, text, at)
+        at += 64
+        while stops != uint64(0):
+            place = at - 64 + trailing_zeros(stops)
+            used += place - copied
+            if text[place] == _QUOTE:
+                return place, used
+            if text[place] != _BACKSLASH:
                 return int64(-1), used
-            out[used] = uint8(meant)
-            at += 2
-            used += 1
-            continue
-        code_point = hex_digits(text, at + 2)
-        at += 6
-        if 0xD800 <= code_point <= 0xDBFF and text[at] == _BACKSLASH and text[at + 1] == 117:
-            low = hex_digits(text, at + 2)
-            if not 0xDC00 <= low <= 0xDFFF:
-                return int64(-1), used
-            code_point = 0x10000 + ((code_point - 0xD800) << 10) + (low - 0xDC00)
-            at += 6
-        elif code_point < 0 or 0xD800 <= code_point <= 0xDFFF:
-            return int64(-1), used
-        used = write_character(out, used, code_point)
+            escape = int64(text[place + 1])
+            if escape == 117:  # u
+                copied, used = copy_character(text, place, out, used)
+                if copied < 0:
+                    return int64(-1), used
+            else:
+                meant = unescaped(escape)
+                if meant < 0:
+                    return int64(-1), used
+                out[used] = uint8(meant)
+                copied = place + 2
+                used += 1
+            if copied >= at:
+                at = copied
+                break
+            copy_64(out, used, text, copied)
+            stops &= ~uint64(0) << uint64(copied - at + 64)
+        used += at - copied
 
 
 @helper
@@ -207,13 +226,29 @@ def find_key(text, start, keys, key_ends, key_count, likely):
     return int64(-1)
 
 
+@helper
+def count_lines(text, size):
+    """How many newlines there are."""
+    count = at = 0
+    while at < size:
+        found = _newlines(text, at)
+        if size - at < 64:
+            found &= (uint64(1) << uint64(size - at)) - uint64(1)
+        count += count_ones(found)
+        at += 64
+    return count
+
+
 def kernel(
     text, size, first_row, most_rows, keys, key_ends, wanted, key_count, addresses, used, offsets, validity, kinds
 ):
     """Parse whole lines. Gives the number of rows there are then; -1 if a line is not of the kind it knows.
 
     The text ends in a newline, and 64 bytes behind its end may be read. Each key has room for all of the text.
+    Without a key to look for, it counts the newlines.
     """
+    if key_count == 0:
+        return int64(count_lines(text, size))
     at, row = int64(0), first_row
     while True:
         at = after_space(text, at)
@@ -263,6 +298,8 @@ def kernel(
                     end += 1
                     begin += 1
             if wanted[key] != 0:
+                if kind == STRING and not is_utf8(out, start, end):
+                    return int64(-1)
                 used[key] = end
                 validity[key * most_rows + row] = uint8(valid)
                 kinds[key] |= kind

@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "leading_zeros",
     "load64",
     "multiply_high",
+    "prefetch",
     "trailing_zeros",
 ]
 
@@ -161,6 +163,21 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
         return context.get_dummy_value()
 
     return types.void(BYTES, types.int64, BYTES, types.int64), generate
+
+
+@intrinsic
+def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """Have the processor fetch the memory around an index, which need not be there, for when it is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), number, number, number])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        how = (0, 3, 1)  # to read it, soon, as data
+        builder.call(fetch, [builder.gep(arguments[0], [arguments[1]]), *(ir.Constant(number, value) for value in how)])
+        return context.get_dummy_value()
+
+    return types.void(BYTES, types.int64), generate
 
 
 @intrinsic

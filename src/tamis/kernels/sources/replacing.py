@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _quote_leads = byte_mask((0xE2, 0xE2), (0xEF, 0xEF))
+_high = byte_mask((0x80, 0xFF))
 _newlines = any_of("\n")
 _colons = any_of(":")
 _slashes = any_of("/")
@@ -68,6 +69,9 @@ def copy_exactly(target, at, source, begin, end):
 def unify_quotes(text, size, target):
     at = done = written = 0
     while at < size:
+        if _high(text, at) == uint64(0):
+            at += 64
+            continue
         leads = _quote_leads(text, at)
         while leads != uint64(0):
             place = at + trailing_zeros(leads)

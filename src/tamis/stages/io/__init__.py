@@ -1,14 +1,43 @@
-"""Reading and writing: any fsspec path, JSON lines, Parquet, CSV and text."""
+"""Reading and writing: any fsspec path, JSON lines, Parquet, CSV and text.
 
-from tamis.sizes import byte_size
-from tamis.stages.io.csv import CsvReader, CsvReaderStage
-from tamis.stages.io.jsonl import JsonlReader, JsonlReaderStage
-from tamis.stages.io.parquet import ParquetReader, ParquetReaderStage
-from tamis.stages.io.partitioning import FilePartitioningStage
-from tamis.stages.io.paths import publish
-from tamis.stages.io.shards import MergeShards
-from tamis.stages.io.text import TextReader, TextReaderStage
-from tamis.stages.io.writers import CsvWriter, JsonlWriter, ParquetWriter, TextWriter, WriterStage
+Each name loads the module it is from when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tamis.sizes import byte_size
+    from tamis.stages.io.csv import CsvReader, CsvReaderStage
+    from tamis.stages.io.jsonl import JsonlReader, JsonlReaderStage
+    from tamis.stages.io.parquet import ParquetReader, ParquetReaderStage
+    from tamis.stages.io.partitioning import FilePartitioningStage
+    from tamis.stages.io.paths import publish
+    from tamis.stages.io.shards import MergeShards
+    from tamis.stages.io.text import TextReader, TextReaderStage
+    from tamis.stages.io.writers import CsvWriter, JsonlWriter, ParquetWriter, TextWriter, WriterStage
+
+_HOMES = {
+    "CsvReader": "tamis.stages.io.csv",
+    "CsvReaderStage": "tamis.stages.io.csv",
+    "CsvWriter": "tamis.stages.io.writers",
+    "FilePartitioningStage": "tamis.stages.io.partitioning",
+    "JsonlReader": "tamis.stages.io.jsonl",
+    "JsonlReaderStage": "tamis.stages.io.jsonl",
+    "JsonlWriter": "tamis.stages.io.writers",
+    "MergeShards": "tamis.stages.io.shards",
+    "ParquetReader": "tamis.stages.io.parquet",
+    "ParquetReaderStage": "tamis.stages.io.parquet",
+    "ParquetWriter": "tamis.stages.io.writers",
+    "TextReader": "tamis.stages.io.text",
+    "TextReaderStage": "tamis.stages.io.text",
+    "TextWriter": "tamis.stages.io.writers",
+    "WriterStage": "tamis.stages.io.writers",
+    "byte_size": "tamis.sizes",
+    "publish": "tamis.stages.io.paths",
+}
 
 __all__ = [
     "CsvReader",
@@ -29,3 +58,13 @@ __all__ = [
     "byte_size",
     "publish",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tamis.stages.io' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

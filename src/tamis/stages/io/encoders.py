@@ -14,8 +14,10 @@ from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
+from tamis.arrays import text_scalar
 from tamis.errors import DataError, PlanError
 from tamis.stages.io.arguments import check_arguments, check_choice
+from tamis.stages.io.json_text import write_rows
 
 __all__ = ["CsvEncoder", "Encoder", "JsonlEncoder", "ParquetEncoder", "TextEncoder"]
 
@@ -96,28 +98,39 @@ class JsonlEncoder(Encoder):
     def write(self, table: pa.Table, sink: BinaryIO) -> int:
         import io
 
-        import polars as pl
-
         if not table.num_columns:
             sink.write(self._compress(b"{}\n" * table.num_rows))
             return 0
-        frame = _json_frame(table)
-        try:
-            if self.compression is None:
-                frame.write_ndjson(sink)
-            else:
-                buffer = io.BytesIO()
-                frame.write_ndjson(buffer)
-                sink.write(self._compress(buffer.getbuffer()))
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as e:
-            raise DataError(f"the batch cannot be written as JSON: {e}") from e
+        _check_json(table)
+        if self.compression is None:
+            _write_json(table, sink)
+        else:
+            buffer = io.BytesIO()
+            _write_json(table, buffer)
+            sink.write(self._compress(buffer.getbuffer()))
         return 0
 
 
-def _json_frame(table: pa.Table) -> Any:
-    """A Polars frame with the values JSON is to show; columns that it cannot hold are refused."""
+def _write_json(table: pa.Table, sink: BinaryIO) -> None:
+    if not write_rows(table, sink, _polars_lines):
+        sink.write(_polars_lines(table))
+
+
+def _polars_lines(table: pa.Table) -> memoryview:
+    import io
+
     import polars as pl
 
+    buffer = io.BytesIO()
+    try:
+        _json_frame(table).write_ndjson(buffer)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as e:
+        raise DataError(f"the batch cannot be written as JSON: {e}") from e
+    return buffer.getbuffer()
+
+
+def _check_json(table: pa.Table) -> None:
+    """Refuse columns that JSON cannot hold."""
     for column in table.schema:
         if table.column_names.count(column.name) > 1:
             raise DataError(f"there are two columns {column.name!r}; JSON objects name each key once")
@@ -126,11 +139,18 @@ def _json_frame(table: pa.Table) -> Any:
                 f"column {column.name!r} is {column.type}, and JSON cannot hold bytes",
                 hint="Leave it out with fields=[...], or write Parquet.",
             )
+
+
+def _json_frame(table: pa.Table) -> Any:
+    """A Polars frame with the values JSON is to show."""
+    import polars as pl
+
     for i, column in enumerate(table.schema):
         if pa.types.is_decimal(column.type):
             table = table.set_column(i, column.name, table.column(i).cast(pa.large_string()))
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
+    frame.columns = table.column_names  # Polars has names of its own for a column without one
     plain_times = [n for n, t in frame.schema.items() if isinstance(t, pl.Datetime) and t.time_zone is None]
     return frame.with_columns(pl.col(plain_times).dt.to_string("iso:strict")) if plain_times else frame
 
@@ -275,9 +295,8 @@ class TextEncoder(Encoder):
         column = table.column(self.text_field)
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             raise DataError(f"column {self.text_field!r} is {column.type}, not text")
-        texts = pc.fill_null(column.cast(pa.large_string()), pa.scalar("", pa.large_string()))
-        nothing, separator = pa.scalar("", pa.large_string()), pa.scalar(self.separator, pa.large_string())
-        ended = pc.binary_join_element_wise(texts, nothing, separator)
+        texts = pc.fill_null(column.cast(pa.large_string()), text_scalar(""))
+        ended = pc.binary_join_element_wise(texts, text_scalar(""), text_scalar(self.separator))
         # The values of an Arrow array of text lie one behind the other: its data buffer is the file.
         data = b"".join(_values(chunk) for chunk in ended.chunks)
         sink.write(self._compress(data))

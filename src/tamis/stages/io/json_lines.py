@@ -81,13 +81,13 @@ def select(table: pa.Table, fields: Sequence[str] | None) -> pa.Table:
 
 def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
     """Parse with Polars; ``None`` when the result does not account for every byte that matters."""
-    import polars as pl
-
     if not data or data.isspace():
         return pa.table({})
     flat = parse_flat(data, fields)
     if flat is not None:
         return flat
+    import polars as pl
+
     errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
     if fields is not None:
         table = _parse_chosen(data, fields, errors)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from tamis.arrays import text_scalar
 from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
 from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
@@ -87,7 +88,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
                 path=paths[0][0] if paths else "",
                 hint="Give another name.",
             )
-        chunks = [pa.repeat(pa.scalar(path, pa.large_string()), rows) for path, rows in paths]
+        chunks = [pa.repeat(text_scalar(path), rows) for path, rows in paths]
         return table.append_column(self.include_path, pa.chunked_array(chunks, pa.large_string()))
 
 

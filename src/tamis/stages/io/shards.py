@@ -66,11 +66,10 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
     def process(self, task: DocumentBatch) -> Iterator[FileGroup]:
         if self._scratch is None:
             raise RuntimeError(f"{self.name}: setup() was not called")
-        table = task.to_pyarrow()
-        columns = chosen_columns(table, self.fields, self.partition_by)
+        columns = chosen_columns(task, self.fields, self.partition_by)
         stem = self._scratch.name_for(task).removesuffix(self._scratch.ending)
         number = 0
-        for directory, rows in partitions(table, self.partition_by) if table.num_rows else ():
+        for directory, rows in partitions(task, self.partition_by):
             for part, encoded, header in self._pieces(columns if rows is None else columns.take(rows)):
                 name = f"{stem}.{number}{self._scratch.ending}"
                 finished = self._scratch.write(

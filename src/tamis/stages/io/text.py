@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tamis.arrays import text_scalar
 from tamis.errors import DataError, PlanError
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_choice
@@ -98,8 +99,8 @@ class TextReaderStage(TableReaderStage):
             return text
         if self.unit == "line":
             return pc.split_pattern(text, "\n").flatten()
-        edge = pa.scalar("", pa.large_string())
-        framed = pc.binary_join_element_wise(edge, text, edge, pa.scalar("\n", pa.large_string()))
+        edge = text_scalar("")
+        framed = pc.binary_join_element_wise(edge, text, edge, text_scalar("\n"))
         paragraphs = pc.utf8_trim(pc.split_pattern_regex(framed, _BLANK_LINES).flatten(), "\n")
         return paragraphs.filter(pc.greater(pc.binary_length(paragraphs), 0))
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
 from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
@@ -25,33 +26,36 @@ from tamis.tasks.base import digest
 __all__ = ["CsvWriter", "JsonlWriter", "ParquetWriter", "TextWriter", "Writer", "WriterStage", "publish"]
 
 
-def chosen_columns(table: pa.Table, fields: list[str] | None, partition_by: str | None) -> pa.Table:
+def chosen_columns(task: DocumentBatch, fields: list[str] | None, partition_by: str | None) -> pa.Table:
     """The columns to write; :class:`ColumnError` for one that is not there."""
-    there = table.column_names
+    there = task.get_columns()
     for name in [*(fields or ()), *([partition_by] if partition_by else ())]:
         if name not in there:
             raise ColumnError(
                 f"there is no column {name!r} to write, only {', '.join(there)}.{did_you_mean(name, there)}"
             )
-    return table if fields is None else table.select(fields)
+    return task.data if fields is None else task.columns(fields)
 
 
-def partitions(table: pa.Table, column: str | None) -> Iterator[tuple[str, pa.Array | None]]:
+def partitions(task: DocumentBatch, column: str | None) -> Iterator[tuple[str, pa.Array | None]]:
     """The directory of each value of a column and the numbers of its rows (``None`` for all of them)."""
+    if not task.num_items:
+        return
     if column is None:
         yield "", None
         return
+    values_of_rows = task.columns([column]).column(0)
     try:
-        codes = table.column(column).cast(pa.large_string()).combine_chunks().dictionary_encode("encode")
+        codes = values_of_rows.cast(pa.large_string()).combine_chunks().dictionary_encode("encode")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-        raise DataError(f"partition_by={column!r}: {table.schema.field(column).type} values name no directory") from e
+        raise DataError(f"partition_by={column!r}: {values_of_rows.type} values name no directory") from e
     codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
     values = codes.dictionary.to_pylist()
-    of_row = codes.indices.to_numpy(zero_copy_only=False)
+    of_row = numpy_array(codes.indices)
     order = np.argsort(of_row, kind="stable")
     edges = np.searchsorted(of_row[order], np.arange(len(values) + 1))
     for i in sorted(range(len(values)), key=lambda i: (values[i] is None, values[i])):
-        yield partition_directory(column, values[i]), pa.array(order[edges[i] : edges[i + 1]])
+        yield partition_directory(column, values[i]), arrow_array(order[edges[i] : edges[i + 1]])
 
 
 @dataclass
@@ -81,11 +85,10 @@ class WriterStage(FileSink[DocumentBatch]):
         return ["data"], [*(self.fields or ()), *([self.partition_by] if self.partition_by else ())]
 
     def process(self, task: DocumentBatch) -> Iterator[Publish | FileGroup]:
-        table = task.to_pyarrow()
-        columns = chosen_columns(table, self.fields, self.partition_by)
+        columns = chosen_columns(task, self.fields, self.partition_by)
         name = self.destination.name_for(task)
         slices = []
-        for directory, rows in partitions(table, self.partition_by) if table.num_rows else ():
+        for directory, rows in partitions(task, self.partition_by):
             part = columns if rows is None else columns.take(rows)
             finished = self.destination.write(
                 f"{directory}/{name}" if directory else name,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.text import modifiers
 from tamis.stages.text.filters import (
     BadWordsFilter,
     BoilerPlateStringFilter,
@@ -46,14 +47,6 @@ from tamis.stages.text.filters import (
     WhiteSpaceFilter,
     WordCountFilter,
     WordsWithoutAlphabetsFilter,
-)
-from tamis.stages.text.modifiers import (
-    C4LineCleaner,
-    CleanLines,
-    Modify,
-    NewlineNormalizer,
-    RefinedWebLineCleaner,
-    UrlRemover,
 )
 from tamis.tasks import DocumentBatch
 
@@ -203,14 +196,14 @@ class C4Quality(_FilterSet):
             filters.append(BadWordsFilter(self.bad_words, self.bad_words_file, self.language))
         return filters
 
-    def line_cleaner(self) -> C4LineCleaner:
+    def line_cleaner(self) -> modifiers.C4LineCleaner:
         """The rules on lines."""
-        return C4LineCleaner(self.end_marks, self.min_words_per_line)
+        return modifiers.C4LineCleaner(self.end_marks, self.min_words_per_line)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         return [
             self._keep(self.page_filters(), "c4_pages"),
-            CleanLines(self.line_cleaner(), self.text_field).with_(name="c4_lines"),
+            modifiers.CleanLines(self.line_cleaner(), self.text_field).with_(name="c4_lines"),
             self._keep([SentenceCountFilter(self.min_sentences)], "c4_sentences"),
         ]
 
@@ -284,7 +277,7 @@ class DclmHeuristics(_FilterSet):
 
     def cleaners(self) -> list[Any]:
         """What is done to the text before anything is measured."""
-        return [UrlRemover(), NewlineNormalizer()]
+        return [modifiers.UrlRemover(), modifiers.NewlineNormalizer()]
 
     def quality_filters(self) -> list[DocumentFilter]:
         """The rules on quality, in the order they are applied in."""
@@ -293,9 +286,11 @@ class DclmHeuristics(_FilterSet):
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         removed = "removed_words" if self.score_fields else None
-        lines = CleanLines(RefinedWebLineCleaner(), self.text_field, self.max_removed_words_ratio, removed)
+        lines = modifiers.CleanLines(
+            modifiers.RefinedWebLineCleaner(), self.text_field, self.max_removed_words_ratio, removed
+        )
         return [
-            Modify(self.cleaners(), self.text_field).with_(name="dclm_clean"),
+            modifiers.Modify(self.cleaners(), self.text_field).with_(name="dclm_clean"),
             self._keep(self.quality_filters(), "dclm_quality"),
             self._keep(GopherRepetition(language=self.language).filters(), "dclm_repetition"),
             lines.with_(name="dclm_lines"),

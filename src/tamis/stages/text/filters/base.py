@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import numpy_array
 from tamis.stages.text.forms import TextOperation
 
 __all__ = ["DocumentFilter", "ScoreValue", "ThresholdFilter"]
@@ -92,7 +93,7 @@ class ThresholdFilter(DocumentFilter):
         return (low is None or bool(score >= low)) and (high is None or bool(score <= high))
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        values = np.asarray(scores)
+        values = numpy_array(scores)
         low, high = self.bounds()
         kept = np.ones(len(values), np.bool_)
         if low is not None:

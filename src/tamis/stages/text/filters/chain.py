@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tamis.arrays import arrow_array, numpy_array
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.measured import Measured, MeasuredFilter, Question, measure
@@ -43,7 +44,7 @@ class Rows:
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the rows that are left."""
         column = self._whole(name)
-        return column if len(self.left) == self.table.num_rows else column.take(pa.array(self.left))
+        return column if len(self.left) == self.table.num_rows else column.take(arrow_array(self.left))
 
     def texts(self, name: str) -> pa.ChunkedArray:
         """A column of text of the whole table."""
@@ -56,7 +57,7 @@ class Rows:
         if len(scores) < self.table.num_rows:
             places = np.full(self.table.num_rows, -1)
             places[self.left] = np.arange(len(self.left))
-            scores = scores.take(pa.array(places, mask=places < 0))
+            scores = scores.take(arrow_array(places, missing=places < 0))
         self._written[name] = scores
         self.measured.pop(name, None)
 
@@ -149,13 +150,13 @@ class Step:
 
     def _drop(self, rows: Rows, kept: NDArray[np.bool_], scores: pa.Array) -> Iterator[Drop]:
         if not kept.all():
-            yield from rows.keep(kept, self.reason(), scores.filter(pa.array(~kept)))
+            yield from rows.keep(kept, self.reason(), scores.filter(arrow_array(~kept)))
 
     def _keep(self, scores: Scores, decide: Callable[[Any], Any]) -> NDArray[np.bool_]:
         """Which rows to keep. ``decide`` is the row form; a null is kept by no filter."""
         operation = self.operation
         if isinstance(operation, DocumentFilter) and operation.keeps_columns and scores.objects is None:
-            kept = np.asarray(scores.array.is_valid()).copy()
+            kept = numpy_array(scores.array.is_valid()).copy()
             kept[kept] = operation.keep_scores(scores.array.drop_null())
         else:
             objects = scores.array.to_pylist() if scores.objects is None else scores.objects
@@ -241,9 +242,9 @@ def run_steps(rows: Rows, steps: Sequence[Step], ahead: Sequence[Step]) -> Itera
         if step.writes is not None:
             # Those of rows that went before mean nothing, and nobody sees them.
             every = len(measured.rows) == rows.table.num_rows
-            rows.write(step.writes, pa.array(measured.scores_of(number, None if every else rows.left)))
+            rows.write(step.writes, arrow_array(measured.scores_of(number, None if every else rows.left)))
         if not kept.all():
-            yield from rows.keep(kept, step.reason(), pa.array(measured.scores_of(number, rows.left[~kept])))
+            yield from rows.keep(kept, step.reason(), arrow_array(measured.scores_of(number, rows.left[~kept])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +275,9 @@ def _asked_together(steps: Sequence[Step]) -> Iterator[_Asked]:
 
 def _one_array(scores: pa.Array | pa.ChunkedArray | NDArray[Any]) -> pa.Array:
     if isinstance(scores, pa.ChunkedArray):
-        return pa.concat_arrays(scores.chunks) if scores.num_chunks else pa.array([], scores.type)
+        return pa.concat_arrays(scores.chunks) if scores.num_chunks else pa.nulls(0, scores.type)
+    if isinstance(scores, np.ndarray):
+        return arrow_array(scores)
     return scores if isinstance(scores, pa.Array) else pa.array(scores)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import numpy_array
 from tamis.kernels import measures
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
@@ -235,6 +235,8 @@ class SubstringFilter(DocumentFilter):
         return score == 1
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         texts = pl.Series(pl.from_arrow(column)).fill_null("").str
         if self.position == "any":
             found = texts.contains(self.substring, literal=True)
@@ -245,7 +247,7 @@ class SubstringFilter(DocumentFilter):
         return found.cast(pl.Int64).to_numpy()
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = np.asarray(scores) == 1
+        kept: NDArray[np.bool_] = numpy_array(scores) == 1
         return kept
 
 

@@ -12,10 +12,9 @@ import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -26,6 +25,9 @@ from tamis.stages.text.filters.code_extensions import rules_for
 from tamis.stages.text.filters.code_points import alphabetic, count_characters, letters, only
 from tamis.stages.text.filters.comments import LANGUAGES, UnreadableSource, comments_of, python_comments
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "AlphaFilter",
@@ -219,6 +221,8 @@ class XMLHeaderFilter(DocumentFilter):
         return score != 1
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         beginnings = _texts(column).str.slice(0, self.char_prefix_search_length)
         return beginnings.str.contains(_XML_HEADER, literal=True).cast(pl.Int64).to_numpy()
 
@@ -342,6 +346,8 @@ class PerExtensionFilter(DocumentFilter):
         return score is not None and score != 0
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         rule, texts = self._rule, _texts(column)
         if rule is None or not rule.include:
             return np.zeros(len(texts), np.int64)
@@ -364,10 +370,14 @@ class PerExtensionFilter(DocumentFilter):
 
 
 def _texts(column: pa.ChunkedArray) -> pl.Series:
+    import polars as pl
+
     return pl.Series("text", pl.from_arrow(column)).fill_null("")
 
 
 def _lengths(texts: pl.Series) -> NDArray[np.int64]:
+    import polars as pl
+
     return texts.str.len_chars().cast(pl.Int64).to_numpy()
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tamis.arrays import numpy_array
 from tamis.errors import DataError, did_you_mean
 from tamis.kernels.utf8 import WHITE_SPACE, CharacterSet, character_counts, measure
 from tamis.stages.text.filters.base import DocumentFilter
@@ -84,7 +85,7 @@ class HistogramFilter(DocumentFilter):
         return (shares > self.threshold).astype(np.int64)
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = np.asarray(scores) == 1
+        kept: NDArray[np.bool_] = numpy_array(scores) == 1
         return kept
 
     def reason(self) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import numpy_array
 from tamis.kernels import measures
 from tamis.kernels.heuristics import BULLETS, ELLIPSES, LOREM_IPSUM, POLICIES
 from tamis.kernels.utf8 import WHITE_SPACE
@@ -175,8 +175,10 @@ class IncompleteStoryFilter(DocumentFilter):
         return bool(score)
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         ends = pl.Series(pl.from_arrow(column)).fill_null("").str.strip_chars_end(WHITE_SPACE).str.tail(1)
         return ends.is_in(list(self.endings)).to_numpy()
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        return np.asarray(scores, np.bool_)
+        return np.asarray(numpy_array(scores), np.bool_)

@@ -7,10 +7,9 @@ import operator
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -19,6 +18,9 @@ from tamis.kernels.utf8 import WHITE_SPACE
 from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.filters.words import WordCountFilter
 from tamis.stages.text.words import WITHOUT_SPACES, get_word_splitter
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "BadWordsFilter",
@@ -53,6 +55,8 @@ class _PhraseFilter(ThresholdFilter):
         return int(self._phrase in text.lower())
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         # The phrases are in ASCII, and no character outside it becomes a part of one of them in lower case.
         found = _texts(column).str.contains_any([self._phrase], ascii_case_insensitive=True)
         return found.cast(pl.Int64).to_numpy()
@@ -124,6 +128,8 @@ class BadWordsFilter(ThresholdFilter):
         return int(self._pattern.search(text.lower()) is not None)
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         texts, words = _texts(column), self._all_words
         # Few texts have one of the words even as a part of another: only those are looked at closely.
         suspects = texts.str.contains_any(words, ascii_case_insensitive=True)
@@ -180,6 +186,8 @@ class SentenceCountFilter(ThresholdFilter):
         return len(re.findall(_LINE, text)) + len(re.findall(_INNER_END, text))
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         texts = _texts(column)
         return (texts.str.count_matches(_LINE) + texts.str.count_matches(_INNER_END)).cast(pl.Int64).to_numpy()
 
@@ -216,6 +224,8 @@ class StopWordsFilter(ThresholdFilter):
         return len({*text.split()} & {*self.stop_words})
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        import polars as pl
+
         texts = _texts(column)
         # One search for each, but a search ends where it finds something, which in prose is soon.
         found = [
@@ -295,4 +305,6 @@ class EllipsesToWordsFilter(_SymbolFilter):
 
 
 def _texts(column: pa.ChunkedArray) -> pl.Series:
+    import polars as pl
+
     return pl.Series(pl.from_arrow(column)).fill_null("")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tamis.arrays import arrow_array
 from tamis.kernels.cleaning import Cleaning, clean, rows_replaced
 from tamis.kernels.needles import Needles, rows_with
 from tamis.stages.text.forms import TextOperation
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["CountingModifier", "DocumentModifier", "clean_column", "modify_rows", "modify_rows_with", "replace_rows"]
 
@@ -86,7 +89,7 @@ def modify_rows_with(column: pa.ChunkedArray, modifier: DocumentModifier, *needl
     def chosen(chunk: pa.Array) -> Iterable[int]:
         rows = np.arange(len(chunk))
         for some in needles:
-            found = rows_with(chunk if len(rows) == len(chunk) else chunk.take(pa.array(rows)), some)
+            found = rows_with(chunk if len(rows) == len(chunk) else chunk.take(arrow_array(rows)), some)
             if found is None:
                 return range(len(chunk))
             rows = rows[found]
@@ -116,6 +119,7 @@ def modify_rows(
 def replace_rows(column: pa.ChunkedArray, chosen: pl.Series, texts: pl.Series) -> pa.ChunkedArray:
     """A column with other texts in some rows, given by a mask; the column itself if there are none.
 
+    >>> import polars as pl
     >>> replace_rows(pa.chunked_array([["a", "b"]]), pl.Series([False, True]), pl.Series(["c"])).to_pylist()
     ['a', 'c']
     """

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tamis.arrays import arrow_array
 from tamis.stages.base import ProcessingStage
 from tamis.stages.text.forms import check_operation, holds_text, name_of, read_column, text_values
 from tamis.stages.text.modifiers.base import CountingModifier, DocumentModifier
@@ -118,7 +119,7 @@ class _Step:
                 for kind, numbers in counts.items():
                     stage.log_metric(kind, int(numbers.sum()))
                 if self.counts_field is not None:
-                    arrays = [pa.array(numbers) for numbers in counts.values()]
+                    arrays = [arrow_array(numbers) for numbers in counts.values()]
                     counted = pa.StructArray.from_arrays(arrays, list(counts))
                     table = _with_column(table, self.counts_field, pa.chunked_array([counted]))
             else:
