@@ -3,25 +3,35 @@ order, some of it twice, and some of it not at all."""
 
 from __future__ import annotations
 
+import os
 import queue
 import random
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from parity_pipelines import PIPELINES, failing, run_on, write_input
+from parity_pipelines import PIPELINES, Upper, failing, run_on, write_input
+from ray_faults import FailsToSetUp, wait_for
 
 from tamis.backends.base import Run
 from tamis.backends.carry_out import places_of
+from tamis.backends.foreign.cluster import connected
 from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
 from tamis.backends.foreign.operator import Operator, OperatorSpec, Parcel
 from tamis.backends.local import LocalExecutor
 from tamis.backends.substrates.processes import pickled_stages
-from tamis.errors import StageError
+from tamis.errors import ClusterError, StageError, WorkerDiedError
+from tamis.pipeline import Pipeline
 from tamis.plan import Group, Plan
 from tamis.runs.directory import RunDirectory
-from tamis.stages.base import WorkerMetadata
+from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.tasks import DocumentBatch
+from tamis.tasks.storage import read_task
 
 
 class Box:
@@ -29,26 +39,34 @@ class Box:
 
     def __init__(self) -> None:
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._taken = 0
 
     def post(self, message: bytes) -> None:
         self._messages.put(message)
 
     def take(self, wait_s: float) -> list[bytes]:
+        self._taken += 1
         try:
             return [self._messages.get(timeout=wait_s)]
         except queue.Empty:
             return []
+
+    def wait_until_booked(self) -> None:
+        """Wait until the driver has done something with all that was posted: it asks again then."""
+        wait_for(self._messages.empty, "the driver does not take its messages")
+        taken = self._taken
+        wait_for(lambda: self._taken > taken + 1, "the driver does not ask again")
 
     def close(self) -> None:
         pass
 
 
 class ShakyEngine:
-    """Works parcels off in any order; repeats some, or loses one."""
+    """Works parcels off in any order; repeats some, or loses one, or all outputs of a first try."""
 
     workers = 1
 
-    def __init__(self, kit: Kit, box: Box, seed: int, loses: bool, keep_failed: bool) -> None:
+    def __init__(self, kit: Kit, box: Box, seed: int, loses: str, keep_failed: bool) -> None:
         self._kit, self._box, self._loses, self._keep_failed = kit, box, loses, keep_failed
         self._random = random.Random(seed)
 
@@ -66,9 +84,13 @@ class ShakyEngine:
             operator = Operator(spec, self._box, WorkerMetadata(scratch=self._kit.places.scratch))
             doubled = [p for p in parcels for _ in range(self._random.choice([1, 1, 2]))]
             self._random.shuffle(doubled)
+            if self._loses == "first tries":
+                for parcel in parcels:
+                    list(operator.work(parcel))
+                self._box.wait_until_booked()
             parcels = [made for parcel in doubled for made in operator.work(parcel)]
             operator.close()
-            if self._loses and parcels:
+            if self._loses == "a task" and parcels:
                 lost = parcels[0].envelopes[0].task_id
                 parcels = [p for p in parcels if p.envelopes[0].task_id != lost]
 
@@ -76,7 +98,7 @@ class ShakyEngine:
 class Shaky:
     execution_mode = "streaming"
 
-    def __init__(self, seed: int = 0, fuse: bool = True, loses: bool = False, keep_failed: bool = False) -> None:
+    def __init__(self, seed: int = 0, fuse: bool = True, loses: str = "", keep_failed: bool = False) -> None:
         self.seed, self.fuse, self.loses, self.keep_failed = seed, fuse, loses, keep_failed
 
     def check(self, plan: Plan) -> None:
@@ -109,13 +131,99 @@ def test_order_and_repetition_do_not_matter(name: str, fuse: bool, source: Path,
 
 def test_tasks_that_an_engine_loses_are_missed(source: Path, tmp_path: Path) -> None:
     with pytest.raises(StageError, match="lost 2 tasks"):
-        run_on(Shaky(fuse=False, loses=True), PIPELINES["map"], source, tmp_path)
+        run_on(Shaky(fuse=False, loses="a task"), PIPELINES["map"], source, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fan-out", "shuffle", "batches"])
+def test_what_was_booked_can_be_made_again(name: str, source: Path, tmp_path: Path) -> None:
+    """A worker may die after the driver was told of its task, and before the engine has all that it made."""
+    expected = run_on(LocalExecutor(workers=0, fuse=False), PIPELINES[name], source, tmp_path / "local")
+    assert run_on(Shaky(fuse=False, loses="first tries"), PIPELINES[name], source, tmp_path / "shaky") == expected
+
+
+def test_what_was_given_can_be_made_again(tmp_path: Path) -> None:
+    pipeline = Pipeline("test", stages=[Upper(), Upper().with_(name="again")])
+    executor = Shaky(fuse=False, loses="first tries")
+    result = pipeline.run(executor, [DocumentBatch({"text": ["a"]})], run_dir=str(tmp_path / "run"), progress="off")
+    assert [t.data["text"].to_pylist() for t in result] == [["A"]]
 
 
 def test_failed_tasks_are_set_aside_when_asked(source: Path, tmp_path: Path) -> None:
-    found = run_on(Shaky(keep_failed=True), failing, source, tmp_path)
+    found = run_on(Shaky(fuse=False, keep_failed=True), failing, source, tmp_path)
     assert len(found.files) == 5
     (record,) = RunDirectory(str(tmp_path / "run")).quarantined(10)
     assert (record["stage"], record["place"]) == ("raises", "000002")
     assert "47 is not here" in record["problem"]
     assert (tmp_path / "run" / "quarantine" / record["data"]).exists()
+    raises = next(s for s in found.stats if s["name"] == "raises")
+    assert (raises["tasks_in"], raises["rows_in"], raises["quarantined"]) == (6, 120, 20)
+
+
+class HoldsALock(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        task._metadata["lock"] = threading.Lock()
+        return task
+
+
+class Slow(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Takes a while to set up, or for a task."""
+
+    def __init__(self, setup_s: float = 0.0, task_s: float = 0.0) -> None:
+        self.setup_s, self.task_s = setup_s, task_s
+
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
+        time.sleep(self.setup_s)
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        time.sleep(self.task_s)
+        return task
+
+
+def run_one(stage: ProcessingStage[Any, Any], tmp_path: Path, **settings: Any) -> Any:
+    initial = [DocumentBatch({"n": [1]})]
+    pipeline = Pipeline("test", stages=[stage, Slow().with_(name="last")])
+    return pipeline.run(Shaky(fuse=False, **settings), initial, run_dir=str(tmp_path / "run"), progress="off")
+
+
+def test_the_data_of_a_task_that_cannot_travel_is_kept(tmp_path: Path) -> None:
+    run_one(HoldsALock(), tmp_path, keep_failed=True)
+    (record,) = RunDirectory(str(tmp_path / "run")).quarantined(10)
+    assert "cannot be sent between processes" in record["problem"]
+    assert read_task(str(tmp_path / "run" / "quarantine" / record["data"])).data["n"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("keep_failed", [True, False])
+def test_stages_that_cannot_be_set_up_end_the_run(keep_failed: bool, tmp_path: Path) -> None:
+    with pytest.raises(StageError, match=r"'no_model'.*weights are not there"):
+        run_one(FailsToSetUp("setup", tmp_path, always=True), tmp_path, keep_failed=keep_failed)
+
+
+@pytest.mark.parametrize("keep_failed", [True, False])
+def test_a_stage_that_takes_too_long_ends_the_run(keep_failed: bool, tmp_path: Path) -> None:
+    with pytest.raises(WorkerDiedError, match=r"'Slow', task 000000: it took longer than the 0\.1 s"):
+        run_one(Slow(task_s=1.0).with_(timeout_s=0.1), tmp_path, keep_failed=keep_failed)
+
+
+def test_setting_up_does_not_count_for_the_time_of_a_task(tmp_path: Path) -> None:
+    assert len(run_one(Slow(setup_s=1.0).with_(timeout_s=0.5), tmp_path)) == 1
+
+
+def test_an_address_on_which_nobody_listens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ClusterError, match=r"no Ray cluster can be reached at 127.0.0.1:1"), connected("a test"):
+        pass
+
+
+def test_ray_does_not_take_over_signals() -> None:
+    """In a process of its own: a cluster is started."""
+    code = """if True:
+        import signal
+        from tamis.backends.foreign.cluster import connected
+        def ours(*_): pass
+        signal.signal(signal.SIGTERM, ours)
+        with connected("a test"):
+            assert signal.getsignal(signal.SIGTERM) is ours
+        assert signal.getsignal(signal.SIGTERM) is ours
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)

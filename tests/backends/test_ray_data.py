@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, write_input
-from ray_faults import small_cluster
+from ray_faults import first_time, small_cluster
 
 from tamis.backends.experimental.ray_data import RayDataExecutor
 from tamis.backends.local import LocalExecutor
@@ -19,6 +21,7 @@ from tamis.pipeline import Pipeline
 from tamis.runs.progress import NoProgress
 from tamis.runs.stats import Snapshot
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
+from tamis.stages.io import JsonlWriter
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch
 
@@ -149,10 +152,11 @@ class StopsAtTheFirst(NoProgress):
 
 
 class Slow(ProcessingStage[DocumentBatch, DocumentBatch]):
-    def process(self, task: DocumentBatch) -> DocumentBatch:
-        import time
+    def __init__(self, seconds: float = 0.3) -> None:
+        self.seconds = seconds
 
-        time.sleep(0.3)
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        time.sleep(self.seconds)
         return task
 
 
@@ -166,6 +170,10 @@ def test_ctrl_c_begins_nothing_new(tmp_path: Path) -> None:
 def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"'Slow'.*'max_worker'. Did you mean 'max_workers'"):
         run([Slow().with_(ray_stage_spec={"max_worker": 2})], tmp_path, batches(1))
+    with pytest.raises(PlanError, match="max_calls_per_worker=0 must be a whole number, 1 or more"):
+        run([Slow().with_(ray_stage_spec={"max_calls_per_worker": 0})], tmp_path, batches(1))
+    with pytest.raises(PlanError, match=r"initial_workers=5 must be between .* 1 and 2"):
+        run([Slow().with_(ray_stage_spec={"initial_workers": 5, "max_workers": 2})], tmp_path, batches(1))
     with pytest.raises(PlanError, match="may not say 'num_cpus'"):
         run([Slow().with_(ray_stage_spec={"ray_remote_args": {"num_cpus": 2}})], tmp_path, batches(1))
 
@@ -174,3 +182,33 @@ def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path
     stages = [Slow().with_(name=f"g{i}", resources=Resources(gpus=1)) for i in range(3)]
     with pytest.raises(ResourceError, match=r"3 GPUs together \(g0: 1, g1: 1, g2: 1\), the cluster has 2"):
         run(stages, tmp_path, batches(1))
+
+
+def test_what_is_refused_leaves_earlier_output_alone(tmp_path: Path) -> None:
+    earlier = tmp_path / "out" / "earlier.jsonl"
+    earlier.parent.mkdir()
+    earlier.touch()
+    stages = [Slow().with_(resources=Resources(gpus=3)), JsonlWriter(str(tmp_path / "out"), mode="overwrite")]
+    with pytest.raises(ResourceError, match="asks for 3 GPUs"):
+        run(stages, tmp_path, batches(1))
+    assert earlier.exists()
+
+
+class SendsALot(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Makes many tasks of one; its worker is killed while they are on their way, once."""
+
+    makes_other_rows = True
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def process(self, task: DocumentBatch) -> list[DocumentBatch]:
+        if first_time(self.folder, "killed"):
+            threading.Timer(0.15, os.kill, [os.getpid(), signal.SIGKILL]).start()
+        return [DocumentBatch({"n": [i], "ballast": ["x" * 200_000]}) for i in range(40)]
+
+
+def test_a_worker_that_dies_while_it_sends_costs_nothing(tmp_path: Path) -> None:
+    stages = [SendsALot(str(tmp_path)), Slow(0.0).with_(num_workers=1)]
+    result = run(stages, tmp_path, batches(1))
+    assert [t.data["n"].to_pylist() for t in result] == [[i] for i in range(40)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,17 @@ def test_a_task_that_kills_its_worker_is_named(tmp_path: Path) -> None:
         Pipeline("test", stages=[Dies()]).run(XennaExecutor(), initial, run_dir=str(tmp_path / "run"), progress="off")
 
 
+class Exits(ProcessingStage[DocumentBatch, DocumentBatch]):
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        sys.exit(3)
+
+
+def test_a_stage_that_ends_its_process_ends_the_run(tmp_path: Path) -> None:
+    initial = [DocumentBatch({"n": [1]})]
+    with pytest.raises(WorkerDiedError, match="stage 'Exits', task 000000"):
+        Pipeline("test", stages=[Exits()]).run(XennaExecutor(), initial, run_dir=str(tmp_path / "run"), progress="off")
+
+
 class NotesItsProcess(ProcessingStage[DocumentBatch, DocumentBatch]):
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -114,9 +126,14 @@ def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path)
     for spec, said in (
         ({"slots_per_actors": 3}, "Did you mean 'slots_per_actor'"),
         ({"num_workers": 2}, r"with_\(num_workers"),
+        ({"num_workers_per_node": 0}, "num_workers_per_node=0 must be a number, more than 0"),
     ):
         pipeline = Pipeline("test", stages=[stage.with_(xenna_stage_spec=spec)])
         with pytest.raises(PlanError, match=said):
             pipeline.run(XennaExecutor(), [DocumentBatch({"n": [1]})], run_dir=str(tmp_path / "run"), progress="off")
     with pytest.raises(ValueError, match="must be one of streaming, batch"):
         XennaExecutor({"execution_mode": "stream"})
+    with pytest.raises(PlanError, match="ignore_failures='no' must be True or False"):
+        XennaExecutor({"ignore_failures": "no"})
+    with pytest.raises(PlanError, match="cpu_allocation_percentage=2 must be more than 0 and at most 1"):
+        XennaExecutor({"cpu_allocation_percentage": 2})

@@ -375,3 +375,15 @@ def test_version_loads_next_to_nothing(folder: Path) -> None:
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[1] == "[]"
+
+
+def test_an_address_is_enough_to_run_on_a_cluster(folder: Path) -> None:
+    done = call(folder, "quickstart", "--address", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "no Ray cluster can be reached at 127.0.0.1:1" in done.stderr
+
+
+def test_a_setting_that_the_executor_does_not_have(folder: Path) -> None:
+    done = call(folder, "plan", "recipe.yaml", "--executor", "local", "--address", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "the executor local takes no address" in done.stderr

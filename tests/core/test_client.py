@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tamis.backends.streaming.cluster import Cluster
 from tamis.core import reach
 from tamis.core.client import RayClient
 from tamis.core.ports import DefaultPort, choose_port, holder_of
@@ -112,6 +113,88 @@ def test_a_cluster_that_was_there_is_used_and_stays(head: RayClient, monkeypatch
     guest.stop()
     assert os.environ.get("RAY_ADDRESS") == before
     assert "raylet" in in_session(session_of(head))
+
+
+def test_stopped_in_another_order_the_address_does_not_come_back(
+    head: RayClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    outer, inner = RayClient(address=head.address), RayClient()
+    outer.start()
+    inner.start()
+    outer.stop()
+    inner.stop()
+    assert os.environ["RAY_ADDRESS"] == ""
+
+
+def test_using_a_cluster_leaves_the_environment_as_it_was(head: RayClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with RayClient(address=head.address):
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert "RAY_AUTH_MODE" not in os.environ
+
+
+def test_a_process_that_is_connected_already_is_given_no_second_cluster(head: RayClient) -> None:
+    code = """
+        import os, ray
+        from tamis.backends.streaming import StreamingExecutor
+        from tamis.backends.streaming.cluster import Cluster
+        from tamis.core.client import RayClient
+        ray.init(log_to_driver=False, logging_level="ERROR")
+        del os.environ["RAY_ADDRESS"]
+        with RayClient(num_cpus=1) as client:
+            print(client.address)
+        print(ray.is_initialized(), "RAY_ADDRESS" in os.environ)
+        Cluster(client.address).close()
+        Cluster("127.0.0.2:1")
+    """
+    out, err = script(code, RAY_ADDRESS=address_of(head)).communicate(timeout=120)
+    assert out.split() == [address_of(head), "True", "False"], err
+    assert f"is connected to the cluster at {head.address}, not to 127.0.0.2:1" in err
+
+
+def test_an_executor_does_not_wait_for_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "REACH_S", 1.0)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ClusterError, match="does not answer as a Ray"):
+        Cluster(f"127.0.0.1:{other.getsockname()[1]}")
+
+
+def test_an_executor_that_is_given_up_lets_go_of_the_cluster(head: RayClient, tmp_path: Path) -> None:
+    code = """
+        import ray
+        from tamis import DocumentBatch, Pipeline, processing_stage
+        from tamis.backends.streaming import StreamingExecutor
+        from tamis.errors import TamisError
+
+        @processing_stage(name="same")
+        def same(task: DocumentBatch) -> DocumentBatch:
+            return task
+
+        for settings in ({}, {"ignore_head_node": True}):
+            try:
+                executor = StreamingExecutor(**settings)
+                Pipeline("p", stages=[same]).run(executor, [DocumentBatch({"n": [1]})], run_dir=FILE)
+            except TamisError as error:
+                words = str(error)
+            del executor
+            print(words, ray.is_initialized(), sep=": ")
+    """
+    (tmp_path / "file").touch()
+    code = code.replace("FILE", repr(str(tmp_path / "file")))
+    out, err = script(code, RAY_ADDRESS=address_of(head)).communicate(timeout=120)
+    first, second = out.splitlines()
+    assert "cannot be made" in first, err
+    assert "leaves no machine" in second
+    assert first.endswith(": False")
+    assert second.endswith(": False")
+
+
+def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ClusterError, match=r"Ray's files cannot be written: .*file"):
+        RayClient(num_cpus=1, ray_stdouterr_capture_file=str(tmp_path / "file" / "log")).start()
+    assert "RAY_ADDRESS" not in os.environ
 
 
 def test_prometheus_is_told(head: RayClient) -> None:
@@ -224,8 +307,11 @@ def test_ray_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"ray_temp_dir": "/tmp/" + "x" * 60}, "65 bytes long, but Ray keeps sockets there"),
         ({"ray_port": 0}, "a port is a number from 1 to 65535"),
-        ({"num_cpus": -1}, "must not be negative"),
+        ({"ray_port": "6379"}, "a port is a number from 1 to 65535"),
+        ({"num_cpus": -1}, "must be a whole number, and not negative"),
+        ({"num_gpus": "1"}, "must be a whole number, and not negative"),
         ({"start_timeout_s": 0}, "must be more than 0"),
+        ({"start_timeout_s": float("nan")}, "must be more than 0"),
         ({"object_store_memory": "much"}, "is no size"),
     ],
 )
@@ -247,19 +333,19 @@ BUSY = f"""
             return subprocess.Popen(["sleep", "600"]).pid  # as a stage that runs a program
 
     busy = Busy.remote()
-    print(client._started.node.process.pid, ray.get(busy.start.remote()), client.ray_temp_dir, flush=True)
+    print(client._started.node.process.pid, ray.get(busy.start.remote()), client._started.temp_dir, flush=True)
 """
 
 
 def test_a_script_that_is_killed_leaves_nothing() -> None:
     running = script(f"{BUSY}    input()\n    import time; time.sleep(600)")
     assert running.stdout is not None
-    leader, program, _ = running.stdout.readline().split()
+    leader, _, files = running.stdout.readline().split()
     assert {"raylet", "gcs_server", "sleep"} <= set(in_session(int(leader)))
     running.kill()
     running.communicate(timeout=30)
     wait_until_empty(int(leader))
-    assert not os.path.exists(f"/proc/{program}")
+    assert not os.path.exists(files)
 
 
 def test_a_script_that_fails_leaves_nothing_and_shows_its_own_error() -> None:

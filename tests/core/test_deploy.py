@@ -59,7 +59,9 @@ def test_kuberay_manifests_are_complete(name: str) -> None:
         mounted = {mount["name"] for mount in container["volumeMounts"]}
         assert mounted == {volume["name"] for volume in pod["volumes"]}
     assert len(images) == 1  # versions must not differ
-    ports = cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["ports"]
+    (head,) = cluster["headGroupSpec"]["template"]["spec"]["containers"]
+    assert head["workingDir"] == "/data"  # the run directory is made there, and all pods must see it
+    ports = head["ports"]
     # The operator looks whether head and workers are ready by itself, as long as these ports have their names.
     assert {p["name"]: p["containerPort"] for p in ports} == {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
     for group in cluster["workerGroupSpecs"]:

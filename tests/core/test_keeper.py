@@ -24,8 +24,8 @@ time.sleep(600)
 """
 
 
-def command(told: Path, parent: str = "") -> list[str]:
-    keep = [sys.executable, "-I", "-S", keeper.__file__, parent or str(os.getpid()), "0.2"]
+def command(told: Path, parent: str = "", scratch: str = "") -> list[str]:
+    keep = [sys.executable, "-I", "-S", keeper.__file__, parent or str(os.getpid()), "0.2", scratch]
     return [*keep, sys.executable, "-c", STUBBORN, str(told)]
 
 
@@ -71,7 +71,7 @@ def test_the_death_of_the_parent_ends_all_of_it(told: Path, how: signal.Signals)
 
 
 def test_a_command_that_ends_by_itself_is_told(told: Path) -> None:
-    keep = command(told)[:6]
+    keep = command(told)[:7]
     assert subprocess.run([*keep, sys.executable, "-c", "raise SystemExit(3)"], check=False).returncode == 3
 
 

@@ -86,6 +86,21 @@ def test_a_node_without_a_head_gives_up(job: Path, monkeypatch: pytest.MonkeyPat
         SlurmRayClient(worker_connect_timeout_s=0.1).start()
 
 
+@pytest.mark.parametrize("told", ["6379", "[1]", '{"launch": ".0"}', '{"launch": ".0", "address": "here"}'])
+def test_a_file_of_something_else_is_no_head(job: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    (job / "ray_head_port_4711").write_text(told)
+    with pytest.raises(ClusterError, match="no head was found"):
+        SlurmRayClient(worker_connect_timeout_s=0.1).start()
+
+
+def test_a_directory_that_cannot_be_written_is_told(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job / "file").touch()
+    monkeypatch.setenv("RAY_PORT_BROADCAST_DIR", str(job / "file"))
+    with pytest.raises(ClusterError, match="RAY_PORT_BROADCAST_DIR names another"):
+        SlurmRayClient().start()
+
+
 @pytest.mark.usefixtures("job")
 def test_two_tasks_on_a_node_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_LOCALID", "1")

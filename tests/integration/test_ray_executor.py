@@ -154,3 +154,15 @@ def test_what_stages_print_is_kept(tmp_path: Path) -> None:
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     wait_for(lambda: any("a stage says hello" in p.read_text() for p in logs.glob("worker-*.out")), "it is lost", 20)
     assert sum(p.read_text().count("a stage says hello") for p in logs.glob("worker-*.out")) == 1
+
+
+@pytest.mark.parametrize("amount", [-1, "2"])
+def test_an_amount_to_reserve_that_is_none_is_refused(amount: object) -> None:
+    with pytest.raises(ValueError, match=r"reserved_cpus=.* must be a number, and not negative"):
+        RayActorPoolExecutor(config={"reserved_cpus": amount})
+
+
+@pytest.mark.parametrize("amount", [-1, 1.5])
+def test_an_amount_of_cores_that_ray_cannot_start_with_is_refused(amount: float) -> None:
+    with pytest.raises(ValueError, match="must be a whole number, and not negative"):
+        StreamingExecutor(num_cpus=amount)

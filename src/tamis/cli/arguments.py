@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(argv)
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it is where the shell has closed it
+                sys.stdout.flush()
     except BrokenPipeError:
         for stream in (sys.stdout, sys.stderr):  # what is still in their buffers must not fail again at the exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

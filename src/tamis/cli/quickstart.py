@@ -24,7 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     from tamis.quickstart import run_quickstart
     from tamis.runs.report import summary_table
 
-    settings = RunSettings(arguments.executor or "local", arguments.address, workers=arguments.workers)
+    name = arguments.executor or ("streaming" if arguments.address else "local")
+    settings = RunSettings(name, arguments.address, workers=arguments.workers)
     result = run_quickstart(arguments.output, settings.make_executor(), quiet=arguments.quiet)
     if not arguments.quiet:
         write(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))

@@ -41,7 +41,8 @@ class _Started:
     """What a start changed, so that it can be undone."""
 
     address: str | None
-    environment: dict[str, str | None]
+    before: dict[str, str | None]
+    changed: dict[str, str | None] = field(default_factory=dict)
     node: RayNode | None = None
     temp_dir: str | None = None
     announcements: list[Path] = field(default_factory=list)
@@ -52,9 +53,9 @@ class _Started:
 class RayClient:
     """A Ray cluster for the time of a script: the one there is, or one of its own on this machine.
 
-    With ``address`` or the variable ``RAY_ADDRESS`` it uses that cluster, and never stops it. Otherwise it starts one,
-    whose processes end with ``stop()``, with the ``with`` block, or with the script, however that ends. In between
-    ``RAY_ADDRESS`` is set, so that executors find it.
+    With ``address`` or the variable ``RAY_ADDRESS``, or in a process that is connected to Ray already, it uses that
+    cluster, and never stops it. Otherwise it starts one, whose processes end with ``stop()``, with the ``with`` block,
+    or with the script, however that ends. In between ``RAY_ADDRESS`` is set, so that executors find it.
 
     A port that is taken is an error if you gave it; the ones below that you leave out are replaced by free ones, which
     the fields then name.
@@ -103,12 +104,13 @@ class RayClient:
     def __post_init__(self) -> None:
         kind = type(self).__name__
         for name in _PORTS:
-            if not 1 <= getattr(self, name) <= 65535:
+            if not _is_whole(getattr(self, name)) or not 1 <= getattr(self, name) <= 65535:
                 raise ValueError(f"{kind}({name}={getattr(self, name)}): a port is a number from 1 to 65535")
         for name in ("num_cpus", "num_gpus"):
-            if (getattr(self, name) or 0) < 0:
-                raise ValueError(f"{kind}({name}={getattr(self, name)}): must not be negative")
-        if self.start_timeout_s <= 0:
+            value = getattr(self, name)
+            if value is not None and not (_is_whole(value) and value >= 0):
+                raise ValueError(f"{kind}({name}={value}): must be a whole number, and not negative")
+        if not self.start_timeout_s > 0:
             raise ValueError(f"{kind}(start_timeout_s={self.start_timeout_s}): must be more than 0")
         if self.object_store_memory is not None:
             byte_size(self.object_store_memory)
@@ -124,6 +126,9 @@ class RayClient:
         there = self.address or os.environ.get(_ADDRESS, "")
         if there and there != "local":
             self._use(there)
+        elif (connected := _connected_to()) is not None:  # executors of this process would use no other
+            self._began()
+            self._now_at(connected)
         else:
             self._start_head()
 
@@ -134,14 +139,17 @@ class RayClient:
             return
         atexit.unregister(self.stop)
         for file in started.announcements:
-            file.unlink(missing_ok=True)
+            with suppress(OSError):  # of a file system that is gone: the cluster ends all the same
+                file.unlink(missing_ok=True)
         if started.node is not None:
             _disconnect(self.address)
             started.node.end()
         if started.temp_dir is not None:
             shutil.rmtree(started.temp_dir, ignore_errors=True)
         self.address = started.address
-        for name, value in started.environment.items():
+        for name, value in started.before.items():
+            if started.changed and os.environ.get(name) != started.changed[name]:
+                continue  # somebody else has changed it in between
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -161,12 +169,16 @@ class RayClient:
         return started is not None and (started.node is None or started.node.is_alive())
 
     def _use(self, address: str) -> None:
-        if address.startswith("ray://"):
-            check_port_answers(address.removeprefix("ray://"))  # Ray's client itself compares the versions
-        else:
-            address = check_cluster(address)
         self._began()
-        self._now_at(address)
+        try:
+            if address.startswith("ray://"):
+                check_port_answers(address.removeprefix("ray://"))  # Ray's client itself compares the versions
+            else:
+                address = check_cluster(address)
+            self._now_at(address)
+        except BaseException:
+            self.stop()
+            raise
 
     def _start_head(self) -> None:
         if sys.platform == "win32":
@@ -193,9 +205,12 @@ class RayClient:
                 temp_dir = started.temp_dir = new_private_directory()
             log = Path(self.ray_stdouterr_capture_file or os.path.join(temp_dir, f"ray_start_{self.ray_port}.log"))
             options = [*options, f"--temp-dir={os.path.abspath(temp_dir)}", *self._node_options()]
-            started.node = RayNode.start(options, temp_dir=temp_dir, log=log, address=address)
+            started.node = RayNode.start(options, temp_dir=temp_dir, log=log, address=address, scratch=started.temp_dir)
             self._now_at(started.node.wait_until_ready(address, self.start_timeout_s))
             self._tell_prometheus(started)
+        except OSError as error:
+            self.stop()
+            raise ClusterError(f"Ray's files cannot be written: {error}. Its directory is ray_temp_dir") from error
         except BaseException as error:
             if isinstance(error, ClusterError):
                 started.temp_dir = None  # it has the log that the message names
@@ -210,6 +225,8 @@ class RayClient:
 
     def _now_at(self, address: str) -> None:
         self.address = os.environ[_ADDRESS] = address
+        assert self._started is not None
+        self._started.changed = {name: os.environ.get(name) for name in self._started.before}
 
     def _own_ports(self) -> list[int]:
         return [getattr(self, name) for name in _PORTS if self.include_dashboard or name != "ray_dashboard_port"]
@@ -302,8 +319,15 @@ class SlurmRayClient(RayClient):
 
     def _lead(self) -> None:
         file = slurm.broadcast_file()
-        if self.cleanup_on_start:
-            file.unlink(missing_ok=True)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if self.cleanup_on_start:
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise ClusterError(
+                f"the other nodes cannot be told where the head is: {error}. RAY_PORT_BROADCAST_DIR names another "
+                "directory, which all nodes see"
+            ) from error
         super().start()
         assert self._started is not None
         assert self.address is not None
@@ -365,6 +389,17 @@ def _require_ray() -> None:
 
 def _disconnect(address: str | None) -> None:
     """Leave the cluster before it goes: Ray ends a process whose cluster disappears."""
+    if address is not None and _connected_to() == address:
+        sys.modules["ray"].shutdown()
+
+
+def _connected_to() -> str | None:
+    """The address of the cluster that this process is connected to as a part of it."""
     ray = sys.modules.get("ray")
-    if ray is not None and ray.is_initialized() and ray.get_runtime_context().gcs_address == address:
-        ray.shutdown()
+    if ray is None or not ray.is_initialized() or ray.util.client.ray.is_connected():
+        return None
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

@@ -8,6 +8,7 @@ processes, and what stages start in them, stay in this session, whatever process
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from pathlib import Path
 POLL_S = 0.1
 
 
-def keep(parent: int, grace_s: float, command: list[str]) -> int:
+def keep(parent: int, grace_s: float, scratch: str, command: list[str]) -> int:
     """Run a command until it ends, SIGTERM comes, or the parent is gone; leave no process of it behind.
 
     Args:
         parent: Id of the process that must live.
         grace_s: How long the command may take to end by itself before it is killed.
+        scratch: Directory that is removed if the parent is gone; empty for none.
         command: What to run.
     """
     told = False
@@ -44,6 +46,8 @@ def keep(parent: int, grace_s: float, command: list[str]) -> int:
         time.sleep(POLL_S)
     kill_session(os.getpid())
     code = ray.wait()
+    if scratch and os.getppid() != parent:
+        shutil.rmtree(scratch, ignore_errors=True)
     return 0 if asked else code or 1
 
 
@@ -94,4 +98,4 @@ def _members_by_ps(leader: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))
+    sys.exit(keep(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4:]))

@@ -48,7 +48,7 @@ class RayNode:
     address_file: Path
 
     @classmethod
-    def start(cls, options: list[str], *, temp_dir: str, log: Path, address: str) -> RayNode:
+    def start(cls, options: list[str], *, temp_dir: str, log: Path, address: str, scratch: str | None) -> RayNode:
         """Start ``ray start`` with these options and return at once.
 
         Args:
@@ -56,13 +56,14 @@ class RayNode:
             temp_dir: Ray's temporary directory.
             log: File for what Ray says.
             address: How the cluster's address will end; what is left of another start with it is removed.
+            scratch: Directory to remove if this process is killed.
         """
         address_file = Path(temp_dir, _ADDRESS_FILE)
         if _address_in(address_file).endswith(address):
             address_file.unlink(missing_ok=True)
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
         # -I -S: nothing of the user's is imported by the process that has to outlive the user's mistakes
-        command = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(GRACE_S), *ray]
+        command = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(GRACE_S), scratch or "", *ray]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as said:
             process = subprocess.Popen(

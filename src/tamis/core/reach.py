@@ -24,11 +24,11 @@ REACH_S = 10.0
 def check_port_answers(address: str) -> None:
     """Refuse an address on which nobody listens."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or "/" in host or not (port.isascii() and port.isdigit()):
         raise ClusterError(f"{address!r} is no address of a cluster: write host:port, as `ray start` shows it")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for names that cannot be one
         raise ClusterError(
             f"no Ray cluster can be reached at {address}: {error}\n  Is it running, is this its address (`ray start` "
             "shows it), and may this machine connect to that port?"
@@ -85,7 +85,10 @@ def _ask(address: str) -> dict[str, Any]:
             f"the cluster at {address} asks for a token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if it is not in "
             f"~/.ray/auth_token\n  {answer['error']}"
         )
-    raise ClusterError(f"the cluster at {address} cannot be used: {answer['error']}")
+    raise ClusterError(
+        f"the cluster at {address} cannot be used: {answer['error']}\n  The address is that of the head (`ray start` "
+        "shows it, by default with port 6379), not of the dashboard or of Ray's remote client"
+    )
 
 
 def _answer_of(address: str, environment: dict[str, str]) -> dict[str, Any]:
@@ -106,6 +109,26 @@ def _answer_of(address: str, environment: dict[str, str]) -> dict[str, Any]:
     except (subprocess.TimeoutExpired, IndexError, ValueError):
         raise ClusterError(silent) from None
     return answer
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Whether two ``host:port`` name the same; a machine may have several names.
+
+    >>> is_same_address("localhost:6379", "127.0.0.1:6379"), is_same_address("127.0.0.1:6379", "127.0.0.1:6380")
+    (True, False)
+    """
+    (host, _, port), (other_host, _, other_port) = one.rpartition(":"), other.rpartition(":")
+    if port != other_port:
+        return False
+    ips, other_ips = _ips_of(host), _ips_of(other_host)
+    return bool(ips & other_ips) or all(any(map(is_this_machine, found)) for found in (ips, other_ips))
+
+
+def _ips_of(host: str) -> set[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host.strip("[]"), None)}
+    except (OSError, UnicodeError):
+        return set()
 
 
 def is_this_machine(ip: str) -> bool:

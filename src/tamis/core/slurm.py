@@ -34,7 +34,9 @@ def told_address() -> str | None:
         told = json.loads(broadcast_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return str(told["address"]) if told.get("launch") == _launch() else None
+    if not isinstance(told, dict) or told.get("launch") != _launch():
+        return None  # of another start, or not ours at all
+    return str(told.get("address", ""))
 
 
 def _launch() -> str:

@@ -14,6 +14,7 @@ that are not absolute are relative to the directory the program runs in, not to 
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import os
 import sys
@@ -61,7 +62,7 @@ class RunSettings:
 
     Args:
         executor: ``local``, ``streaming``, ``ray-actor-pool``, ``ray-data``, ``xenna``, or ``package.module:Class``.
-            Without one: ``streaming`` where ``RAY_ADDRESS`` names a cluster, else ``local``.
+            Without one: ``streaming`` where ``address`` or ``RAY_ADDRESS`` names a cluster, else ``local``.
         address: The address of a Ray cluster.
         ignore_head_node: Whether to keep the head node of a cluster free of work.
         workers: Workers to use; 0 runs everything in this process.
@@ -98,7 +99,7 @@ class RunSettings:
 
     def make_executor(self) -> Executor:
         """The executor these settings describe."""
-        name = self.executor or default_executor_name()
+        name = self.executor or ("streaming" if self.address else default_executor_name())
         settings = {
             "address": self.address,
             "ignore_head_node": self.ignore_head_node,
@@ -111,8 +112,13 @@ class RunSettings:
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and hasattr(cls, "execute")):
             raise RecipeError(f"{name} is no executor: that is a class like tamis.backends.base.Executor")
+        given = {name: value for name, value in settings.items() if value is not None}
+        known = inspect.signature(cls).parameters
+        unknown = [setting for setting in given if setting not in known]
+        if unknown and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            raise RecipeError(f"run: the executor {name} takes no {' and no '.join(unknown)}")
         try:
-            executor: Executor = cls(**{name: value for name, value in settings.items() if value is not None})
+            executor: Executor = cls(**given)
             return executor
         except (TypeError, ValueError) as e:
             raise RecipeError(f"run: {name}: {e}") from e

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tamis.backends import machine
 from tamis.backends.runner import GroupSpec, Places, set_up_on_node
+from tamis.backends.streaming.cluster import connect
 from tamis.errors import MissingExtraError, ResourceError
 from tamis.plan import Group, Plan
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
@@ -62,17 +65,20 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
     if ray.is_initialized():
         yield ray
         return
+    kept: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     wanted = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **(settings or {})}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     # "local" keeps away from clusters of others that happen to run on this machine.
     address = os.environ.get("RAY_ADDRESS") or "local"
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address == "local":
-        quiet["include_dashboard"] = False
     try:
-        with _no_stderr():
-            ray.init(address=address, **quiet)
+        if address == "local":
+            quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+            with _no_stderr():
+                ray.init(address=address, configure_logging=False, **quiet)
+        else:
+            connect(ray, address, log_to_driver=False)
+        _hear_again(kept)
         yield ray
     finally:
         ray.shutdown()
@@ -81,6 +87,39 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+class Stay:
+    """A connection that begins with the check of a plan, before anything is touched, and ends with its run.
+
+    Args:
+        what: Who needs it.
+        settings: Environment variables that a cluster of our own is started with.
+    """
+
+    def __init__(self, what: str, settings: dict[str, str] | None = None) -> None:
+        self._what, self._settings = what, settings
+        self._ray: Any = None
+        self._stack = ExitStack()
+
+    def begin(self) -> Any:
+        """Ray; connects unless that is done."""
+        if self._ray is None:
+            self._ray = self._stack.enter_context(connected(self._what, self._settings))
+        return self._ray
+
+    def end(self) -> None:
+        """Leave the cluster as it was."""
+        self._ray = None
+        self._stack.close()
+
+
+def _hear_again(handlers: Mapping[int, Any]) -> None:
+    """Put back who listens to signals: Ray ends the process at the first SIGTERM, where a run is to drain."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            if handler is not None:  # one that was not set from Python
+                signal.signal(number, handler)
 
 
 @contextmanager
@@ -94,6 +133,11 @@ def _no_stderr() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nothing)
+
+
+def ignores_head(given: bool) -> bool:
+    """Whether to keep the head node free: as said, or as ``CURATOR_IGNORE_RAY_HEAD_NODE`` says."""
+    return given or os.environ.get("CURATOR_IGNORE_RAY_HEAD_NODE", "0") not in ("", "0")
 
 
 def nodes_of(ray: Any, *, ignore_head: bool) -> list[ClusterNode]:
@@ -122,7 +166,14 @@ def on_node(node: ClusterNode) -> Any:
     return NodeAffinitySchedulingStrategy(node.id, soft=False)
 
 
-def set_up_nodes(ray: Any, plan: Plan, stages: dict[int, bytes], nodes: Sequence[ClusterNode], places: Places) -> None:
+def set_up_nodes(
+    ray: Any,
+    plan: Plan,
+    stages: dict[int, bytes],
+    nodes: Sequence[ClusterNode],
+    places: Places,
+    runtime_env: dict[str, Any] | None,
+) -> None:
     """Call ``setup_on_node`` of the stages that have one, on every machine they can run on."""
     calls = []
     for group in plan.groups:
@@ -132,8 +183,8 @@ def set_up_nodes(ray: Any, plan: Plan, stages: dict[int, bytes], nodes: Sequence
         for node in nodes:
             if node.gpus or not group.resources.requires_gpu:
                 options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": on_node(node)}
-                if group.runtime_env:
-                    options["runtime_env"] = group.runtime_env
+                if env := group.runtime_env or runtime_env:
+                    options["runtime_env"] = env
                 call = ray.remote(_set_up_here).options(**options)
                 calls.append(call.remote(stages[group.index], group.index, node.id, places))
     try:
@@ -262,7 +313,6 @@ def end_members(ray: Any, members: Sequence[Member]) -> None:
 
 
 def _end_here(members: Sequence[Member]) -> None:
-    import signal
     import time
 
     left = [m for m in members if m.pid != os.getpid() and m.started is not None]

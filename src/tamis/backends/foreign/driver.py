@@ -29,6 +29,7 @@ from tamis.plan import END, Group, Plan
 from tamis.runs.stats import Snapshot, StageStats
 from tamis.stages.base import SourceStage
 from tamis.tasks import Task
+from tamis.tasks.storage import format_order
 
 POLL_S = 0.1
 """How long the loop waits for news before it looks around again."""
@@ -117,6 +118,7 @@ class ForeignDriver:
         self._seen: set[tuple[int, str]] = set()
         self._running: dict[tuple[int, str], tuple[int, Envelope]] = {}  # begun how often, and not done
         self._open = 0  # tasks inside the engine
+        self._used: list[Envelope] = []  # done with, but the engine may want to make what came of them again
         self._weight_fed = self._weight_done = 0
         self._listed = False
         self._draining = False
@@ -236,6 +238,9 @@ class ForeignDriver:
             raise
         if problems:
             raise self._explained(problems[0])
+        for envelope in self._used:
+            discard(envelope.payload)
+        self._used.clear()
         if self._open and not self._draining:
             raise StageError(f"the engine lost {self._open} tasks on the way: they went in and nothing came of them")
 
@@ -287,6 +292,9 @@ class ForeignDriver:
         else:
             self._book_success(group, record)
         self._open += record.passed - len(record.batch)
+        if record.passed:  # should its worker die before the engine has all of that, it is made again
+            self._used += record.batch
+            return
         for envelope in record.batch:
             discard(envelope.payload)
 
@@ -320,10 +328,18 @@ class ForeignDriver:
     def _book_failure(self, group: Group, record: Record) -> None:
         failure = record.outcome.failure
         assert failure is not None
-        if group.index not in self._keeps:
+        # Whoever takes too long does not come back, and stages that cannot be set up would fail with every task.
+        if failure.died or record.in_setup or group.index not in self._keeps:
             raise stage_error(record.batch, failure, record.retries + 1)
         paths = set_aside(record.batch, failure, self._run.directory.quarantine)
         for kept, path in itertools.zip_longest(record.kept, paths):
             if kept is not None:
                 os.replace(kept, path)
-        self.stats[group.entry].quarantined += sum(e.rows for e in record.batch)
+        self._run.observer.message(
+            f"{failure.stage}: task {format_order(record.batch[0].order)} set aside in "
+            f"{self._run.directory.quarantine}: {failure.error}"
+        )
+        entry, rows = self.stats[group.entry], sum(e.rows for e in record.batch)
+        entry.tasks_in += len(record.batch)
+        entry.rows_in += rows
+        entry.quarantined += rows

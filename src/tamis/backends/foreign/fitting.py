@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +74,39 @@ def check_gpus(needs: Sequence[Need], nodes: Sequence[ClusterNode], engine: str)
         )
 
 
-def known_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    """Refuse settings that are not known.
+@dataclass(frozen=True)
+class Kind:
+    """What a setting may be, in words and as a test."""
 
-    >>> known_keys({"max_worker": 2}, ["min_workers", "max_workers"], "stage 'a', ray_stage_spec")
+    words: str
+    fits: Callable[[Any], bool]
+
+
+COUNT = Kind("a whole number, 1 or more", lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 1)
+AMOUNT = Kind("a number, 0 or more", lambda v: isinstance(v, int | float) and not isinstance(v, bool) and v >= 0)
+POSITIVE = Kind("a number, more than 0", lambda v: AMOUNT.fits(v) and v > 0)
+SHARE = Kind("more than 0 and at most 1", lambda v: AMOUNT.fits(v) and 0 < v <= 1)
+FLAG = Kind("True or False", lambda v: isinstance(v, bool))
+TABLE = Kind("a dict", lambda v: isinstance(v, Mapping))
+ANYTHING = Kind("anything", lambda v: True)
+
+
+def check_settings(given: Mapping[str, Any], known: Mapping[str, Kind], where: str) -> None:
+    """Refuse settings that are not known, and values that are of no use; ``None`` stands for the default.
+
+    >>> known = {"min_workers": COUNT, "max_workers": COUNT}
+    >>> check_settings({"max_worker": 2}, known, "stage 'a', ray_stage_spec")
     Traceback (most recent call last):
     ...
     tamis.errors.PlanError: stage 'a', ray_stage_spec: there is no 'max_worker'. Did you mean 'max_workers'?
+    >>> check_settings({"max_workers": "2"}, known, "stage 'a', ray_stage_spec")
+    Traceback (most recent call last):
+    ...
+    tamis.errors.PlanError: stage 'a', ray_stage_spec: max_workers='2' must be a whole number, 1 or more
     """
-    for key in given:
+    for key, value in given.items():
         if key not in known:
-            hint = did_you_mean(str(key), known) or f" There is {', '.join(known)}."
+            hint = did_you_mean(str(key), list(known)) or f" There is {', '.join(known)}."
             raise PlanError(f"{where}: there is no {key!r}.{hint}")
+        if value is not None and not known[key].fits(value):
+            raise PlanError(f"{where}: {key}={value!r} must be {known[key].words}")

@@ -44,11 +44,13 @@ class Kit:
     run: str
 
     @classmethod
-    def of(cls, ray: Any, plan: Plan, run: Run, nodes: list[ClusterNode]) -> Kit:
-        """Put it together, and set the machines up."""
+    def of(
+        cls, ray: Any, plan: Plan, run: Run, nodes: list[ClusterNode], runtime_env: dict[str, Any] | None = None
+    ) -> Kit:
+        """Put it together, and set the machines up; the environment is that of stages without one of their own."""
         stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
         places = places_of(run)
-        set_up_nodes(ray, plan, stages, nodes, places)
+        set_up_nodes(ray, plan, stages, nodes, places, runtime_env)
         path = (os.getcwd(), *(p for p in sys.path if p))
         return cls(plan, stages, places, Mailbox(ray), path, uuid.uuid4().hex)
 

@@ -14,6 +14,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -70,7 +71,7 @@ class OperatorSpec:
         keep_failed: Whether the data of a task that failed is set down in a file.
         renew: Whether stages are set up anew after a failure.
         setup_attempts: How often setup is tried before the first task.
-        timeout_s: How long a parcel may take.
+        timeout_s: How long one try of a parcel may take.
     """
 
     run: str
@@ -101,6 +102,7 @@ class Record:
         retries: How often it was tried again.
         kept: Files with the tasks' data, if it failed and they were to be kept.
         skipped: It was not begun, since the user wants to stop.
+        in_setup: The stages could not be set up, which says nothing of the task.
         begun: It was just begun. Whoever dies with a parcel cannot say so any more; this tells what it was.
     """
 
@@ -111,6 +113,7 @@ class Record:
     retries: int = 0
     kept: list[str] = field(default_factory=list)
     skipped: bool = False
+    in_setup: bool = False
     begun: bool = False
 
 
@@ -140,9 +143,10 @@ class Operator:
 
     def set_up(self) -> None:
         """Set the stages up beforehand. If that fails, the first task will say so."""
-        for _ in range(self._spec.setup_attempts):
-            if self._runner.set_up() is None:
-                return
+        with _process_ends_with_stage():
+            for _ in range(self._spec.setup_attempts):
+                if self._runner.set_up() is None:
+                    return
 
     def work(self, parcel: Parcel) -> Iterator[Parcel]:
         """Work on a parcel; the parcels it makes are for later operators."""
@@ -153,40 +157,50 @@ class Operator:
             self._post(Record(self._spec.group, parcel.envelopes, skipped=True))
             return
         self._post(Record(self._spec.group, [_shown(parcel)], begun=True))
-        try:
-            tasks = open_parcel(parcel)
-            record = self._run_in_time(parcel, tasks)
-            going_on = [] if record.outcome.failure else self._sort(record)
-        except Exception as error:  # noqa: BLE001 - a task that cannot travel is reported as any other failure
-            record = Record(self._spec.group, parcel.envelopes)
-            record.outcome = Outcome(failure=cannot_travel(self._spec.name, error))
-            going_on = []
-        self._post(record)
+        with _process_ends_with_stage():
+            record, going_on = self._worked_on(parcel)
+            self._post(record)
         yield from going_on
 
     def close(self) -> None:
         """Tear the stages down."""
         self._runner.close()
 
-    def _run_in_time(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
-        """Run a parcel. If that takes too long the driver is told and ends everything: there is no way back here."""
+    def _worked_on(self, parcel: Parcel) -> tuple[Record, list[Parcel]]:
+        """What the driver is told, and what goes on inside the engine."""
+        tasks: list[Task[Any]] = []
+        try:
+            tasks = open_parcel(parcel)
+            record = self._run(parcel, tasks)
+            return record, [] if record.outcome.failure else self._sort(record)
+        except Exception as error:  # noqa: BLE001 - a task that cannot travel is reported as any other failure
+            record = Record(self._spec.group, [replace(e, attempt=1) for e in parcel.envelopes])
+            record.outcome = Outcome(failure=cannot_travel(self._spec.name, error))
+            if self._spec.keep_failed:
+                record.kept = [self._set_down(task) for task in tasks]
+            return record, []
+
+    def _attempt(self, parcel: Parcel, tasks: list[Task[Any]]) -> Outcome:
+        """Try once. If that takes too long the driver is told and ends everything: there is no way back here."""
         limit = self._spec.timeout_s
         if limit is None:
-            return self._run(parcel, tasks)
+            return self._runner.run(tasks)
         failure = Failure(self._spec.name, f"it took longer than the {limit:g} s of timeout_s", died=True)
         late = Record(self._spec.group, [_shown(parcel)], Outcome(failure=failure))
         timer = threading.Timer(limit, self._post, [late])
         timer.daemon = True
         timer.start()
         try:
-            return self._run(parcel, tasks)
+            return self._runner.run(tasks)
         finally:
             timer.cancel()
 
     def _run(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
         record = Record(self._spec.group, [_without_data(e) for e in parcel.envelopes])
         while True:
-            record.outcome = self._runner.run(tasks)
+            failure = self._runner.set_up()  # beforehand: it does not count for timeout_s
+            record.in_setup = failure is not None
+            record.outcome = Outcome(failure=failure) if failure else self._attempt(parcel, tasks)
             failure = record.outcome.failure
             if failure is None:
                 return record
@@ -242,6 +256,18 @@ class Operator:
         if failure is not None and not travels(failure.exception):
             record.outcome.failure = replace(failure, exception=None)
         self._mailbox.post(pickle.dumps(record))
+
+
+@contextmanager
+def _process_ends_with_stage() -> Iterator[None]:
+    """For a stage that ends its process with ``sys.exit``: engines call it in threads, and would wait for those."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the thread would be gone without a word
+        code = error.code if isinstance(error, SystemExit) else None
+        os._exit(code if isinstance(code, int) else 1)
 
 
 def sealed(envelope: Envelope) -> Parcel:

@@ -56,8 +56,11 @@ class RayActorPoolExecutor(StreamingExecutor):
             ignore_head_node=ignore_head_node,
             runtime_env=config.get("runtime_env"),
         )
-        self.reserved_cpus = float(config.get("reserved_cpus", 0.0))
-        self.reserved_gpus = float(config.get("reserved_gpus", 0.0))
+        for key in ("reserved_cpus", "reserved_gpus"):
+            amount = config.get(key, 0.0)
+            if not (isinstance(amount, int | float) and amount >= 0):
+                raise ValueError(f"RayActorPoolExecutor(config): {key}={amount!r} must be a number, and not negative")
+            setattr(self, key, float(amount))
         self.show_progress, self.progress_interval = show_progress, progress_interval
 
     def describe(self) -> str:

@@ -79,7 +79,9 @@ class RayDataEngine:
         import ray
         from ray.data.context import DataContext
 
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        log = logging.getLogger("ray.data")
+        level = log.level
+        log.setLevel(logging.CRITICAL)
         before = DataContext.get_current()
         context = before.copy()
         context.enable_progress_bars = False
@@ -99,6 +101,7 @@ class RayDataEngine:
         finally:
             self._executor = None
             DataContext._set_current(before)
+            log.setLevel(level)
 
     def abort(self) -> None:
         """Stop the dataset that is being executed."""

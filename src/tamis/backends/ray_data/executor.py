@@ -7,15 +7,16 @@ from typing import Any
 from tamis.backends.base import Run
 from tamis.backends.foreign.cluster import (
     ClusterNode,
+    Stay,
     card_memory_gb,
-    connected,
     gpu_share,
+    ignores_head,
     load_ray,
     names_of,
     nodes_of,
 )
 from tamis.backends.foreign.driver import segments_of
-from tamis.backends.foreign.fitting import Need, check_gpus, known_keys, scaled_cpus
+from tamis.backends.foreign.fitting import AMOUNT, COUNT, FLAG, TABLE, Need, check_gpus, check_settings, scaled_cpus
 from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
 from tamis.backends.ray_data.engine import RayDataEngine, Seat
 from tamis.backends.substrates.processes import pickled_stages
@@ -25,19 +26,19 @@ from tamis.stages.base import ProcessingStage
 
 __all__ = ["RayDataExecutor"]
 
-SPEC_KEYS = (
-    "is_actor_stage",
-    "is_fanout_stage",
-    "is_raft_actor",
-    "is_lsh_stage",
-    "is_shuffle_stage",
-    "max_calls_per_worker",
-    "min_workers",
-    "max_workers",
-    "initial_workers",
-    "ray_remote_args",
-    "ray_num_cpus",
-)
+SPEC_KEYS = {
+    "is_actor_stage": FLAG,
+    "is_fanout_stage": FLAG,
+    "is_raft_actor": FLAG,
+    "is_lsh_stage": FLAG,
+    "is_shuffle_stage": FLAG,
+    "max_calls_per_worker": COUNT,
+    "min_workers": COUNT,
+    "max_workers": COUNT,
+    "initial_workers": COUNT,
+    "ray_remote_args": TABLE,
+    "ray_num_cpus": AMOUNT,
+}
 """What ``ray_stage_spec`` may say. Fan-out and shuffles are known from the plan, so those keys change nothing."""
 
 OURS = ("compute", "max_calls", "num_cpus", "num_gpus")
@@ -51,7 +52,8 @@ class RayDataExecutor:
 
     Args:
         config: ``{"runtime_env": {...}}``: the Ray runtime environment of stages that have none of their own.
-        ignore_head_node: Whether to keep the machine free that leads the cluster.
+        ignore_head_node: Whether to keep the machine free that leads the cluster. ``CURATOR_IGNORE_RAY_HEAD_NODE=1``
+            does the same.
         fuse: Whether neighbouring stages may run in one worker, without data moving between them.
         retries: How often a task is tried again after its stage raised.
 
@@ -66,14 +68,15 @@ class RayDataExecutor:
         fuse: bool = True,
         retries: int = 1,
     ) -> None:
-        known_keys(config or {}, ["runtime_env"], "RayDataExecutor(config=...)")
+        check_settings(config or {}, {"runtime_env": TABLE}, "RayDataExecutor(config=...)")
         if retries < 0:
             raise ValueError(f"RayDataExecutor(retries={retries}): must not be negative")
         self.config = dict(config or {})
-        self.ignore_head_node = ignore_head_node
+        self.ignore_head_node = ignores_head(ignore_head_node)
         self.execution_mode = "streaming"
         self.fuse = fuse
         self.retries = retries
+        self._stay = Stay("RayDataExecutor")
 
     def describe(self) -> str:
         """The executor in a few words."""
@@ -89,14 +92,26 @@ class RayDataExecutor:
         for group in plan.groups:
             _spec_of(plan, group)
         pickled_stages(group_specs(plan))
+        try:
+            self._fitted(plan)
+        except BaseException:
+            self._stay.end()
+            raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
-        with connected("RayDataExecutor") as ray:
-            nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
-            seats = self._seats(ray, plan, nodes)
-            kit = Kit.of(ray, plan, run, nodes)
+        try:
+            ray, nodes, seats = self._fitted(plan)
+            kit = Kit.of(ray, plan, run, nodes, self.config.get("runtime_env"))
             return run_on_engine(plan, run, RayDataEngine(kit, seats, nodes, self.retries), kit)
+        finally:
+            self._stay.end()
+
+    def _fitted(self, plan: Plan) -> tuple[Any, list[ClusterNode], dict[int, Seat]]:
+        """Ray, its machines, and how the groups run on them."""
+        ray = self._stay.begin()
+        nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
+        return ray, nodes, self._seats(ray, plan, nodes)
 
     def _seats(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, Seat]:
         """For each group: tasks or actors, how many, and what each asks of Ray."""
@@ -131,6 +146,12 @@ class RayDataExecutor:
         least, most = group.workers.least, group.workers.most
         if group.workers.per_node is not None:
             least = most = max(1, round(group.workers.per_node * nodes))
+        initial = spec.get("initial_workers")
+        if initial is not None and not (least or 1) <= initial <= (most or initial):
+            raise PlanError(
+                f"stage {names_of(plan, group)!r}: initial_workers={initial} must be between the least and the most "
+                f"workers, {least or 1} and {most or 'any number'}"
+            )
         return Seat(
             group,
             is_actor=bool(spec.get("is_actor_stage", False) or gpus or lives),
@@ -138,7 +159,7 @@ class RayDataExecutor:
             gpus=gpus,
             least=least or 1,
             most=most,
-            initial=spec.get("initial_workers"),
+            initial=initial,
             max_calls=spec.get("max_calls_per_worker"),
             runtime_env=group.runtime_env or self.config.get("runtime_env"),
             remote_args=dict(spec.get("ray_remote_args") or {}),
@@ -151,12 +172,12 @@ def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
     for vertex in (plan.vertices[v] for v in group.vertices):
         spec = vertex.stage.ray_stage_spec()
         where = f"stage {vertex.name!r}, ray_stage_spec"
-        known_keys(spec, SPEC_KEYS, where)
+        check_settings(spec, SPEC_KEYS, where)
         for key in spec.get("ray_remote_args") or {}:
             if key in OURS:
                 raise PlanError(
                     f"{where}: ray_remote_args may not say {key!r}. Resources(...), num_workers and "
                     "max_calls_per_worker do"
                 )
-        together.update(spec)
+        together.update((key, value) for key, value in spec.items() if value is not None)
     return together

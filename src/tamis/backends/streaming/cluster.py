@@ -14,7 +14,7 @@ from typing import Any
 
 from tamis.backends import machine
 from tamis.backends.balance import Node
-from tamis.core.reach import check_cluster, check_port_answers, has_token
+from tamis.core.reach import check_cluster, check_port_answers, is_same_address
 from tamis.errors import ClusterError, MissingExtraError, ResourceError
 
 _HEAD = "node:__internal_head__"
@@ -48,7 +48,7 @@ class Cluster:
         if self._connected_here:
             address = address or os.environ.get("RAY_ADDRESS")
             if address and address != "local":
-                _connect(ray, address)
+                connect(ray, address)
             else:
                 with _quiet():
                     ray.init(
@@ -60,8 +60,15 @@ class Cluster:
                         logging_level=logging.ERROR,
                         configure_logging=False,
                     )
+        elif address:
+            check_connected(ray, address)
         self._memory: dict[str, tuple[float, ...]] = {}
-        self._listed = self._list()
+        try:
+            self._listed = self._list()
+        except BaseException:
+            if self._connected_here:
+                ray.shutdown()
+            raise
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="tamis-watch-cluster", daemon=True).start()
 
@@ -107,7 +114,9 @@ class Cluster:
         return int(sum(n["Resources"].get("object_store_memory", 0) for n in self._listed if n["Alive"]))
 
     def close(self) -> None:
-        """Let go of the cluster; end it if it was started here."""
+        """Let go of the cluster; end it if it was started here. A second call changes nothing."""
+        if self._closed.is_set():
+            return
         self._closed.set()
         if self._connected_here:
             self._ray.shutdown()
@@ -141,35 +150,48 @@ def load_ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str) -> None:
+def connect(ray: Any, address: str, *, log_to_driver: bool = True) -> None:
     """Connect to a cluster that is there, or say why that cannot be."""
-    if has_token() and not address.startswith("ray://"):
-        check_cluster(address)  # finds out whether to send it: Ray cannot be asked twice
-    elif address != "auto":
+    if address.startswith("ray://"):
         check_port_answers(address.removeprefix("ray://"))
+    else:  # Ray itself waits for ever where something else listens, and sends no token
+        address = check_cluster(address)
     try:
         with _quiet():
-            ray.init(address=address, logging_level=logging.ERROR, configure_logging=False)
+            ray.init(address=address, logging_level=logging.ERROR, configure_logging=False, log_to_driver=log_to_driver)
     except Exception as error:
-        check_cluster(address)  # knows the usual causes, and says what to do
-        raise ClusterError(f"the cluster at {address} cannot be used: {error}") from error
+        raise ClusterError(f"the cluster at {address} cannot be used: {type(error).__name__}: {error}") from error
+
+
+def check_connected(ray: Any, address: str) -> None:
+    """Refuse an address that is not that of the cluster this process is connected to."""
+    if address in ("auto", "local") or address.startswith("ray://") or ray.util.client.ray.is_connected():
+        return
+    there = ray.get_runtime_context().gcs_address
+    if not is_same_address(address, there):
+        raise ClusterError(
+            f"this process is connected to the cluster at {there}, not to {address}. Leave the address out to use it, "
+            "or leave that cluster first: ray.shutdown()"
+        )
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Ray's greetings off the terminal while it starts; shown after all if it does not."""
     with tempfile.TemporaryFile() as words:
-        kept = [os.dup(1), os.dup(2)]
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.dup2(words.fileno(), 1)
-        os.dup2(words.fileno(), 2)
+        kept, failed = {}, True
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+            if stream is not None:  # it is where the shell has closed it
+                stream.flush()
+                kept[number] = os.dup(number)
+                os.dup2(words.fileno(), number)
         try:
             yield
+            failed = False
         finally:
-            for number, copy in enumerate(kept, start=1):
+            for number, copy in kept.items():
                 os.dup2(copy, number)
                 os.close(copy)
-            if sys.exc_info()[0] is not None:
+            if failed and sys.stderr is not None:
                 words.seek(0)
                 sys.stderr.write(words.read().decode(errors="replace"))

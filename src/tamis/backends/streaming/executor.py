@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Any, Literal
 
 from tamis.backends.balance import Demand, Node, check_fits
@@ -62,6 +63,9 @@ class StreamingExecutor:
             raise ValueError(f"{kind}(execution_mode={execution_mode!r}): must be one of {', '.join(MODES)}.{hint}")
         if retries < 0:
             raise ValueError(f"{kind}(retries={retries}): must not be negative")
+        for name, amount in (("num_cpus", num_cpus), ("num_gpus", num_gpus)):
+            if amount is not None and not (amount >= 0 and float(amount).is_integer()):
+                raise ValueError(f"{kind}({name}={amount}): must be a whole number, and not negative")
         self.address, self.retries, self.fuse = address, retries, fuse
         self.execution_mode: str = execution_mode
         self.memory_budget = None if memory_budget is None else byte_size(memory_budget)
@@ -125,6 +129,8 @@ class StreamingExecutor:
                 ignore_head_node=self.ignore_head_node,
                 reserved=(self.reserved_cpus, self.reserved_gpus),
             )
+            # A plan that was checked may be given up before it is carried out.
+            weakref.finalize(self, self._cluster.close).atexit = False
         if any(g.resources.gpu_memory_gb for g in plan.groups):
             self._cluster.measure_cards()
         return self._cluster

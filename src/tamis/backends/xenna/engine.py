@@ -19,7 +19,7 @@ from typing import Any
 from tamis.backends.foreign.cluster import ClusterNode, end_members
 from tamis.backends.foreign.kit import Kit
 from tamis.backends.foreign.operator import OperatorSpec, Parcel
-from tamis.errors import StageError, TamisError, WorkerDiedError
+from tamis.errors import ResourceError, StageError, TamisError, WorkerDiedError
 from tamis.plan import Group
 
 SETTINGS = (
@@ -228,6 +228,11 @@ def _said_plainly(error: Exception) -> Exception:
         chain.append(before)
     if any("ActorDied" in type(e).__name__ or "WorkerCrashed" in type(e).__name__ for e in chain):
         return WorkerDiedError(f"a worker died, and this version of cosmos-xenna gives up then: {told}")
+    if told.startswith("Unable to allocate"):
+        return ResourceError(
+            f"cosmos-xenna holds a worker of every stage at the same time and finds no room for them: {told}. Give "
+            "shares of a card that fit together on one, Resources(gpus=0.5), or fewer workers"
+        )
     return StageError(f"cosmos-xenna gave up: {type(error).__name__}: {told}")
 
 

@@ -9,15 +9,27 @@ from typing import Any
 from tamis.backends.base import Run
 from tamis.backends.foreign.cluster import (
     ClusterNode,
+    Stay,
     card_memory_gb,
-    connected,
     gpu_share,
+    ignores_head,
     load_ray,
     names_of,
     nodes_of,
 )
 from tamis.backends.foreign.driver import segments_of
-from tamis.backends.foreign.fitting import Need, check_gpus, known_keys, scaled_cpus
+from tamis.backends.foreign.fitting import (
+    AMOUNT,
+    ANYTHING,
+    COUNT,
+    FLAG,
+    POSITIVE,
+    SHARE,
+    Need,
+    check_gpus,
+    check_settings,
+    scaled_cpus,
+)
 from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.backends.xenna.engine import Bench, XennaEngine
@@ -34,17 +46,25 @@ DEFAULTS: dict[str, Any] = {
     "autoscale_interval_s": 180,
 }
 
-SPEC_KEYS = (
-    "num_workers_per_node",
-    "num_setup_attempts_python",
-    "num_run_attempts_python",
-    "ignore_failures",
-    "reset_workers_on_failure",
-    "slots_per_actor",
-    "worker_max_lifetime_m",
-    "worker_restart_interval_m",
-    "max_setup_failure_percentage",
-)
+CONFIG_KEYS = {
+    "logging_interval": POSITIVE,
+    "ignore_failures": FLAG,
+    "execution_mode": ANYTHING,
+    "cpu_allocation_percentage": SHARE,
+    "autoscale_interval_s": POSITIVE,
+}
+
+SPEC_KEYS = {
+    "num_workers_per_node": POSITIVE,
+    "num_setup_attempts_python": COUNT,
+    "num_run_attempts_python": COUNT,
+    "ignore_failures": FLAG,
+    "reset_workers_on_failure": FLAG,
+    "slots_per_actor": COUNT,
+    "worker_max_lifetime_m": AMOUNT,
+    "worker_restart_interval_m": AMOUNT,
+    "max_setup_failure_percentage": AMOUNT,
+}
 """What ``xenna_stage_spec`` may say."""
 
 MODES = ("streaming", "batch")
@@ -61,7 +81,8 @@ class XennaExecutor:
             (``False``; ``True``: a task whose stage raises is set aside in the run's quarantine and the run goes on),
             ``execution_mode`` (``"streaming"`` or ``"batch"``), ``cpu_allocation_percentage`` (0.95 of the cores),
             ``autoscale_interval_s`` (180).
-        ignore_head_node: Whether to keep the machine free that leads the cluster.
+        ignore_head_node: Whether to keep the machine free that leads the cluster. ``CURATOR_IGNORE_RAY_HEAD_NODE=1``
+            does the same.
 
     >>> XennaExecutor({"execution_mode": "batch"}).describe()
     'Xenna, batch mode'
@@ -72,18 +93,16 @@ class XennaExecutor:
     """
 
     def __init__(self, config: dict[str, Any] | None = None, ignore_head_node: bool = False) -> None:
-        known_keys(config or {}, list(DEFAULTS), "XennaExecutor(config=...)")
-        self.config = {**DEFAULTS, **(config or {})}
+        check_settings(config or {}, CONFIG_KEYS, "XennaExecutor(config=...)")
+        self.config = {**DEFAULTS, **{key: value for key, value in (config or {}).items() if value is not None}}
         mode = self.config["execution_mode"]
         if mode not in MODES:
             hint = did_you_mean(str(mode), MODES)
             raise ValueError(f"XennaExecutor: execution_mode={mode!r} must be one of {', '.join(MODES)}.{hint}")
-        if not 0 < self.config["cpu_allocation_percentage"] <= 1:
-            share = self.config["cpu_allocation_percentage"]
-            raise ValueError(f"XennaExecutor: cpu_allocation_percentage={share} must be more than 0 and at most 1")
-        self.ignore_head_node = ignore_head_node
+        self.ignore_head_node = ignores_head(ignore_head_node)
         self.execution_mode: str = mode
         self.fuse = True
+        self._stay = Stay("XennaExecutor", CLUSTER_SETTINGS)
 
     def describe(self) -> str:
         """The executor in a few words."""
@@ -106,14 +125,26 @@ class XennaExecutor:
                     f"not {', '.join(sorted(unknown))}. Use the streaming executor for it"
                 )
         pickled_stages(group_specs(plan))
+        try:
+            self._fitted(plan)
+        except BaseException:
+            self._stay.end()
+            raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
-        with connected("XennaExecutor", CLUSTER_SETTINGS) as ray:
-            nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
-            benches = self._benches(ray, plan, nodes)
+        try:
+            ray, nodes, benches = self._fitted(plan)
             kit = Kit.of(ray, plan, run, nodes)
             return run_on_engine(plan, run, XennaEngine(kit, benches, self.config, nodes), kit)
+        finally:
+            self._stay.end()
+
+    def _fitted(self, plan: Plan) -> tuple[Any, list[ClusterNode], dict[int, Bench]]:
+        """Ray, its machines, and how the groups run on them."""
+        ray = self._stay.begin()
+        nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
+        return ray, nodes, self._benches(ray, plan, nodes)
 
     def _benches(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, Bench]:
         """For each group what one worker asks of Xenna, made to fit, and its settings."""
@@ -155,6 +186,8 @@ def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
         where = f"stage {vertex.name!r}, xenna_stage_spec"
         if "num_workers" in spec:
             raise PlanError(f"{where}: say num_workers in with_(num_workers=...), so that every executor knows it")
-        known_keys(spec, SPEC_KEYS, where)
-        together.update(spec)
+        check_settings(spec, SPEC_KEYS, where)
+        if spec.get("num_workers_per_node") is not None and group.workers.least is not None:
+            raise PlanError(f"{where}: num_workers_per_node, where with_(...) says how many workers there are already")
+        together.update((key, value) for key, value in spec.items() if value is not None)
     return together
