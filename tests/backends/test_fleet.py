@@ -309,6 +309,21 @@ def test_a_run_whose_machines_do_not_come_back_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("resources", [CPU, WHOLE], ids=["CPU", "GPU"])
+def test_a_run_whose_workers_never_come_up_is_given_up_and_told_of_before(resources: Resources) -> None:
+    class Never(Trade):
+        def start(self, groups: frozenset[int], node: str) -> Start:
+            return Start(math.inf if 2 in groups else 0.0)
+
+    chain = [Step(0.5, QUARTER), Step(1.0, resources)]
+    plan = plan_of(chain, 100)
+    run = Run(plan, Never(plan, chain), ONE_NODE)
+    with pytest.raises(ResourceError, match=r"stage 'v2' has work but for 600 s no worker of it came up"):
+        audited(run).go()
+    (told,) = run.auditor.messages
+    assert told.startswith("no worker of stage 'v2' has come up for 60 s")
+
+
+@pytest.mark.parametrize("resources", [CPU, WHOLE], ids=["CPU", "GPU"])
 def test_a_task_that_kills_every_worker_is_set_aside_and_the_rest_is_done(tmp_path: Path, resources: Resources) -> None:
     chain = [Step(0.1), Step(1.0, resources, setup_s=2.0), Step(0.1)]
     plan = plan_of(chain, 100)

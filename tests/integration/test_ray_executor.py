@@ -132,6 +132,16 @@ def test_a_task_that_cannot_be_sent_says_which_stage_made_it(tmp_path: Path) -> 
         run(tmp_path, [Odd(), halves], batches(2))
 
 
+@pytest.mark.parametrize("env", [{"pip": 5}, {"working_dir": "/no/such/folder"}, {"env_vars": {"A": 1}}])
+def test_a_runtime_environment_that_cannot_be_is_refused_before_anything_runs(
+    tmp_path: Path, env: dict[str, object]
+) -> None:
+    with pytest.raises(PlanError, match="the runtime_env of stage 'halves' is none"):
+        run(tmp_path, [halves.with_(runtime_env=env)], batches(2))
+    with pytest.raises(PlanError, match="the runtime_env of the executor is none"):
+        run(tmp_path, [halves], batches(2), StreamingExecutor(runtime_env=env))
+
+
 def test_an_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
     script = "from tamis.backends.streaming.cluster import Cluster\nCluster('127.0.0.1:1')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)

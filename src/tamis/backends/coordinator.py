@@ -159,6 +159,11 @@ class Coordinator:
             state=state or ("draining" if self.traffic.draining else "running"),
         )
 
+    def tell(self, text: str) -> None:
+        """Say something to whoever watches the run."""
+        if self._watcher:
+            self._watcher.message(text)
+
     def _show(self) -> None:
         now = self._substrate.now()
         if self._watcher and now - self._shown >= POLL_S:
@@ -274,9 +279,8 @@ class Coordinator:
         entry.tasks_in += len(batch)
         entry.rows_in += sum(e.rows for e in batch)
         entry.quarantined += sum(e.rows for e in batch)
-        if self._watcher:
-            places = ", ".join(format_order(e.order) for e in batch[:3])
-            self._watcher.message(f"{failure.stage}: task {places} set aside in {self._quarantine}: {failure.error}")
+        places = ", ".join(format_order(e.order) for e in batch[:3])
+        self.tell(f"{failure.stage}: task {places} set aside in {self._quarantine}: {failure.error}")
         for envelope in batch:
             self.traffic.leave(state, envelope)
 

@@ -48,6 +48,9 @@ LONGEST_AVOIDED_S = 8.0
 NO_ROOM_S = 60.0
 """How long a group with work may be without a worker before the run is given up: its machine may come back."""
 
+START_S = 600.0
+"""How long the processes of a group with work may take to come up before it is given up: packages are installed."""
+
 
 def is_staffed(group: Group) -> bool:
     """Whether a group has workers of its own."""
@@ -83,6 +86,7 @@ class Fleet:
         self._setup_s: dict[int, float] = {}
         self._surplus: Counter[int] = Counter()  # how often in a row a worker was one too many
         self._stuck_since: dict[int, float] = {}
+        self._said: set[int] = set()  # groups of which it was told that their workers do not come up
         self._starting: list[Worker] = []
         # Machines where workers do not come up: until when, for how long.
         self._avoided: dict[str, tuple[float, float]] = {}
@@ -112,6 +116,7 @@ class Fleet:
         if self._shared and now >= self._next_shared:
             self._next_shared = now + SHARED_TICK_S
             self._add_shared(coordinator, nodes, now)
+            self._watch(coordinator, self._shared, now)
 
     def _note_failed_starts(self, now: float) -> None:
         """Avoid machines where workers died, or could not be set up, before they were ready: they may be gone."""
@@ -197,7 +202,7 @@ class Fleet:
                 places = places[: max(0, limit - sum(1 for _ in self._crew.of_pool(self._crew.pool_for(group.index))))]
             open_slots += [(has + n, group, slot) for n, slot in enumerate(places)]
         self._hire(open_slots, nodes, now)
-        self._watch_for_room(coordinator, active, now)
+        self._watch(coordinator, active, now)
 
     def _workers_of(self, group: Group) -> list[Worker]:
         """The workers of a group that are to stay, those that hold work first."""
@@ -289,17 +294,31 @@ class Fleet:
                     shares[target] += shares[index] * each
         return shares
 
-    def _watch_for_room(self, coordinator: Coordinator, active: list[Group], now: float) -> None:
-        """Give the run up when there has been no room for a group with work for a long time."""
-        for group in active:
-            if coordinator.traffic.groups[group.index].live == 0 or self._workers_of(group):
+    def _watch(self, coordinator: Coordinator, groups: list[Group], now: float) -> None:
+        """Give the run up when a group with work has had no worker for a long time, or none that comes up."""
+        for group in groups:
+            workers = self._workers_of(group)
+            if coordinator.traffic.groups[group.index].live == 0 or any(w.up for w in workers):
                 self._stuck_since.pop(group.index, None)
-            elif now - self._stuck_since.setdefault(group.index, now) > NO_ROOM_S:
-                name = self._plan.vertices[group.entry].name
+                continue
+            waited = now - self._stuck_since.setdefault(group.index, now)
+            if waited <= NO_ROOM_S:
+                continue
+            name = self._plan.vertices[group.entry].name
+            if not workers and is_staffed(group):
                 raise ResourceError(
                     f"stage {name!r} has work but for {NO_ROOM_S:g} s no machine had room for a worker of it "
                     f"({group.resources}): a machine of the cluster may be gone"
                 )
+            env = f"its runtime_env {dict(group.runtime_env)}" if group.runtime_env else "the runtime_env of the run"
+            why = f"{env} may take long to install, or cannot be; Ray's logs say more"
+            if not workers:
+                why = "the cluster has no machine for it"
+            if waited > START_S:
+                raise ResourceError(f"stage {name!r} has work but for {START_S:g} s no worker of it came up: {why}")
+            if group.index not in self._said:
+                self._said.add(group.index)
+                coordinator.tell(f"no worker of stage {name!r} has come up for {NO_ROOM_S:g} s: {why}")
 
 
 def _is_spread(group: Group) -> bool:

@@ -14,7 +14,7 @@ from tamis.backends.crew import Crew, Pool
 from tamis.backends.fleet import Fleet, is_staffed
 from tamis.backends.runner import GroupSpec
 from tamis.backends.streaming.cluster import Cluster, load_ray
-from tamis.errors import did_you_mean
+from tamis.errors import PlanError, did_you_mean
 from tamis.plan import Group, Plan
 from tamis.sizes import byte_size
 
@@ -86,6 +86,7 @@ class StreamingExecutor:
         from tamis.backends.substrates.processes import pickled_stages
 
         pickled_stages(_specs(plan))  # refuses what cannot be sent
+        _check_runtime_envs(plan, self.runtime_env)
         cluster = self._connected(plan)
         try:
             for together in _at_the_same_time(plan):
@@ -143,6 +144,18 @@ class StreamingExecutor:
 
 def _specs(plan: Plan) -> dict[int, GroupSpec]:
     return {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
+
+
+def _check_runtime_envs(plan: Plan, of_all: dict[str, Any] | None) -> None:
+    """Refuse runtime environments that Ray would refuse when the first worker is started."""
+    from ray.runtime_env import RuntimeEnv
+
+    of_stages = {f"stage {plan.vertices[g.entry].name!r}": g.runtime_env for g in plan.groups}
+    for whose, env in {"the executor": of_all, **of_stages}.items():
+        try:
+            RuntimeEnv(**(env or {}))
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"the runtime_env of {whose} is none: {error}") from error
 
 
 def _least(plan: Plan, group: Group, nodes: list[Node]) -> Demand:
