@@ -31,7 +31,10 @@ STAFF_TICK_S = 1.0
 """How often the staffed groups are balanced."""
 
 SERVED = 2
-"""One general worker there is for so many staffed ones before it is known whether these wait for what it makes."""
+"""Before it is known whether they wait for what it makes, there is one general worker for so many staffed ones."""
+
+CORES_AT_FIRST = 0.25
+"""Or as many as make use of this share of the cores, if that is more."""
 
 PATIENCE = 2
 """How many times in a row a worker must have been one too many before it is let go."""
@@ -150,7 +153,7 @@ class Fleet:
         pool = self._crew.pool_for(self._shared[0].index)
         here = Counter(w.node for w in self._crew.of_pool(pool) if not w.draining)
         missing = wanted - here.total()
-        if missing <= 0 or (here.total() >= self._enough_at_first() and not self._are_awaited(coordinator)):
+        if missing <= 0 or (here.total() >= self._enough_at_first(nodes) and not self._are_awaited(coordinator)):
             return
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
         able = [n.id for n in nodes if n.cpus > 0]
@@ -166,9 +169,10 @@ class Fleet:
             room[node] -= 1
             missing -= 1
 
-    def _enough_at_first(self) -> int:
+    def _enough_at_first(self, nodes: Sequence[Node]) -> float:
         staffed = sum(not self._is_general(w) and not w.draining for w in self._crew.workers.values())
-        return max(2, math.ceil(staffed / SERVED))
+        cores = sum(min(n.cpus, self._cores(n.id)) for n in nodes)
+        return max(2.0, staffed / SERVED, CORES_AT_FIRST * cores)
 
     def _are_awaited(self, coordinator: Coordinator) -> bool:
         """Whether more general workers would help: where all staffed groups have enough to do, they would not."""
