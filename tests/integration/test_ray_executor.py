@@ -59,7 +59,7 @@ def test_a_run_without_executor_uses_the_cluster_this_process_has(tmp_path: Path
 
 
 SCRIPT = """
-import os, sys
+import os, signal, sys
 import ray
 from tamis.backends.streaming import StreamingExecutor
 from tamis.pipeline import Pipeline
@@ -77,6 +77,7 @@ def run(executor, run_dir):
 run(StreamingExecutor(address=sys.argv[1]), "first")
 os.environ["RAY_ADDRESS"] = sys.argv[1]
 run(None, "second")
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 """
 
 
@@ -92,8 +93,8 @@ def test_another_process_connects_by_address_and_leaves_it_running(tmp_path: Pat
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines() == [f"streaming on Ray at {address} 1 False", "streaming on Ray 1 False"]
     assert done.stderr == ""
+    assert done.stdout.splitlines() == [f"streaming on Ray at {address} 1 False", "streaming on Ray 1 False"]
 
 
 def test_the_memory_budget_is_kept(tmp_path: Path) -> None:

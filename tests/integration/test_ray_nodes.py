@@ -88,7 +88,9 @@ class Witness(ProcessingStage[DocumentBatch, DocumentBatch]):
                 "mood": os.environ.get("TEST_MOOD"),
                 **more,
             }
-            Path(self.folder, f"{self.name}-{os.urandom(6).hex()}.json").write_text(json.dumps(note))
+            path = Path(self.folder, f"{self.name}-{os.urandom(6).hex()}.json")
+            path.with_suffix(".tmp").write_text(json.dumps(note))
+            path.with_suffix(".tmp").rename(path)
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         self._note("setup_on_node")

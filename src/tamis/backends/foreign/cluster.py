@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tamis.backends import machine
 from tamis.backends.runner import GroupSpec, Places, set_up_on_node
-from tamis.backends.streaming.cluster import connect
+from tamis.backends.streaming.cluster import connect, signals_kept
 from tamis.errors import MissingExtraError, ResourceError
 from tamis.plan import Group, Plan
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
@@ -65,7 +64,6 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
     if ray.is_initialized():
         yield ray
         return
-    kept: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     wanted = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **(settings or {})}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
@@ -74,11 +72,10 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
     try:
         if address == "local":
             quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
-            with _no_stderr():
+            with signals_kept(), _no_stderr():
                 ray.init(address=address, configure_logging=False, **quiet)
         else:
             connect(ray, address, log_to_driver=False)
-        _hear_again(kept)
         yield ray
     finally:
         ray.shutdown()
@@ -112,14 +109,6 @@ class Stay:
         """Leave the cluster as it was."""
         self._ray = None
         self._stack.close()
-
-
-def _hear_again(handlers: Mapping[int, Any]) -> None:
-    """Put back who listens to signals: Ray ends the process at the first SIGTERM, where a run is to drain."""
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in handlers.items():
-            if handler is not None:  # one that was not set from Python
-                signal.signal(number, handler)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -50,7 +51,7 @@ class Cluster:
             if address and address != "local":
                 connect(ray, address)
             else:
-                with _quiet():
+                with signals_kept(), _quiet():
                     ray.init(
                         address="local",
                         num_cpus=num_cpus,
@@ -157,7 +158,7 @@ def connect(ray: Any, address: str, *, log_to_driver: bool = True) -> None:
     else:  # Ray itself waits for ever where something else listens, and sends no token
         address = check_cluster(address)
     try:
-        with _quiet():
+        with signals_kept(), _quiet():
             ray.init(address=address, logging_level=logging.ERROR, configure_logging=False, log_to_driver=log_to_driver)
     except Exception as error:
         raise ClusterError(f"the cluster at {address} cannot be used: {type(error).__name__}: {error}") from error
@@ -173,6 +174,19 @@ def check_connected(ray: Any, address: str) -> None:
             f"this process is connected to the cluster at {there}, not to {address}. Leave the address out to use it, "
             "or leave that cluster first: ray.shutdown()"
         )
+
+
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """Keep who listens to signals: Ray would end the process at the first SIGTERM, where a run is to drain."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in kept.items():
+                if handler is not None:  # one that was not set from Python
+                    signal.signal(number, handler)
 
 
 @contextlib.contextmanager
