@@ -23,6 +23,9 @@ MAX_PORTION = 16
 BRIEF_S = 0.1
 """It does not matter whether one has to wait behind an assignment that takes no longer."""
 
+MOMENT_S = 0.05
+"""Assignments that take no longer together go to one worker, also where others are idle."""
+
 MUCH_LONGER = 4.0
 """From this ratio on, the shorter of two assignments is not put behind the other."""
 
@@ -193,13 +196,16 @@ class Dispatcher:
         return max(depth, 2 * portion) - portion + 1
 
     def _portion(self, state: GroupState) -> int:
-        """How many batches a worker is given at once: what is worth a message, if there is enough for all workers."""
+        """How many batches a worker is given at once: what is worth a message, if there is enough for all workers.
+
+        What takes but a moment is not worth being shared out.
+        """
         service = self.paces[state.group.index].service.per_assignment
         if service is None or not self._substrate.message_s:
             return 1
-        worth = int(self._substrate.message_s / max(service, 1e-6))
+        worth, moment = (int(s / max(service, 1e-6)) for s in (self._substrate.message_s, MOMENT_S))
         for_all = len(state.ready) // max(1, self._crew.size_for(state.group.index))
-        return max(1, min(worth, for_all, MAX_PORTION))
+        return max(1, min(worth, max(for_all, moment), MAX_PORTION))
 
     def _cpus(self, state: GroupState) -> float:
         return min(max(self._limits.least_cpus, state.group.resources.cpus), self._limits.cpus)

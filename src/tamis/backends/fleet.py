@@ -178,8 +178,8 @@ class Fleet:
         """Whether more general workers would help: where all staffed groups have enough to do, they would not."""
         traffic = coordinator.traffic
         active = [g for g in self._staffed if traffic.expects_work(traffic.groups[g.index])]
-        idle = any(w.ready and not w.tickets for g in active for w in self._workers_of(g))
-        return idle or not active
+        starved = (g for g in active if not traffic.groups[g.index].ready)
+        return not active or any(w.ready and not w.tickets for g in starved for w in self._workers_of(g))
 
     # -- staffed groups ----------------------------------------------------------------------------------------------
 

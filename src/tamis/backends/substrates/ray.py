@@ -116,7 +116,7 @@ class RaySubstrate:
     """
 
     latency_s: ClassVar[float] = 0.03
-    message_s: float = 0.2  # a call costs 3 ms of CPU time in all, at low rates
+    message_s: float = 0.6  # a call costs 3 ms of CPU time in all, at low rates
     volatile: ClassVar[bool] = True
 
     def __init__(
