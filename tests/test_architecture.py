@@ -24,6 +24,7 @@ ORDER = [
     "models",
     "tasks",
     "arrays",
+    "lazy",
     "sizes",
     "errors",
 ]

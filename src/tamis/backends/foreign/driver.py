@@ -293,7 +293,7 @@ class ForeignDriver:
             self._book_success(group, record)
         self._open += record.passed - len(record.batch)
         if record.passed:  # should its worker die before the engine has all of that, it is made again
-            self._used += record.batch
+            self._used += [e for e in record.batch if e.payload is not None]  # those in files; others are the engine's
             return
         for envelope in record.batch:
             discard(envelope.payload)

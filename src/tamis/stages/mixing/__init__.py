@@ -5,8 +5,9 @@ Each name loads the module it is from when it is first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
     from tamis.stages.mixing.blend import Blend
@@ -23,12 +24,4 @@ _HOMES = {
 
 __all__ = ["Blend", "GlobalShuffle", "ReadSources", "Sample"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tamis.stages.mixing' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = load_when_used(__name__, _HOMES)

@@ -5,8 +5,9 @@ Each name loads the module it is from when it is first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
     from tamis.stages.text.filters.base import DocumentFilter
@@ -155,12 +156,4 @@ __all__ = [
     "WordsWithoutAlphabetsFilter",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tamis.stages.text.filters' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = load_when_used(__name__, _HOMES)
