@@ -291,7 +291,7 @@ def modifiers(bench: Bench) -> None:
                 "seconds"
             ]
         rounds.append((theirs, ours, clean))
-    for name in (operation.name for operation in MODIFIERS_TIMED):
+    for name in (operation.label for operation in MODIFIERS_TIMED):
         megabytes = bench.megabytes("step")
         cells = ["", f"{median(megabytes / ours[name] for _, ours, _ in rounds):.0f} MB/s", ""]
         if bench.nemo:

@@ -144,6 +144,10 @@ MODIFIERS_TIMED = [
     Operation("UrlRemover", "string"),
     Operation("MarkdownRemover", "string"),
     Operation("BoilerPlateStringModifier", "string"),
+    Operation("LineRemover", "string", {"patterns": [""]}),
+    Operation("QuotationRemover", "string"),
+    Operation("Slicer", "string"),
+    Operation("Slicer", "string", {"right": -5}),
     Operation("UnicodeReformatter", "unicode"),
 ]
 """The modifiers that are timed alone. The quotation unifier is that of the peer's tutorial."""

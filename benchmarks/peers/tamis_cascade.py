@@ -142,7 +142,7 @@ def modifiers(path: str, repeat: str) -> dict[str, Any]:
     for operation in MODIFIERS_TIMED:
         stage = Modify(getattr(modifiers, operation.name)(**operation.parameters))
         stage.setup()
-        seconds[operation.name] = timed(
+        seconds[operation.label] = timed(
             lambda batches, stage=stage: [stage.process(batch) for batch in batches], table, int(repeat)
         )
     return {"seconds": seconds}

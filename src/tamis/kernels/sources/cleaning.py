@@ -10,6 +10,7 @@ from tamis.kernels.sources.cutting import keep_slice, remove_lines, remove_markd
 from tamis.kernels.sources.machine import PADDING, as_bytes, prefetch
 from tamis.kernels.sources.replacing import (
     collapse_blanks,
+    copy,
     copy_exactly,
     normalize_newlines,
     remove_controls,
@@ -43,10 +44,10 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
         made: As large as all texts together (with their labels), and some more.
     """
     written = 0
-    copied = 0  # the first row that is not yet copied
+    is_copied = False  # nothing is before a text changes
     ends[0] = 0
     for row in range(row_count):
-        if row + _AHEAD < row_count:  # where little of a text is read, waiting for it would take most of the time
+        if operation == _QUOTED and row + _AHEAD < row_count:  # of whose texts little is read but the beginning
             for line in range(0, _BEGINNING, 64):
                 prefetch(texts, offsets[row + _AHEAD] + line)
         start = offsets[row]
@@ -58,9 +59,7 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
                 text[i] = texts[start + i]
             for i in range(size, size + PADDING):
                 text[i] = 0
-        # Rows that stay as they are wait, and are copied together when one changes.
-        waiting = start - offsets[copied]
-        target = as_bytes(made, written + waiting)
+        target = as_bytes(made, written if is_copied else start - offsets[0])
         if operation == _QUOTES:
             changed = unify_quotes(text, size, target)
         elif operation == _NEWLINES:
@@ -81,17 +80,15 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
             changed = keep_slice(text, size, target, letters, numbers)
         else:
             changed = with_label(text, size, target, letters, numbers[0])
-        if changed >= 0:
-            copy_exactly(made, written, texts, offsets[copied], start)
-            for other in range(copied, row):
-                ends[other + 1] = written + offsets[other + 1] - offsets[copied]
-            written += waiting + changed
-            ends[row + 1] = written
-            copied = row + 1
-    if copied == 0:
-        return -1
-    waiting = offsets[row_count] - offsets[copied]
-    copy_exactly(made, written, texts, offsets[copied], offsets[row_count])
-    for other in range(copied, row_count):
-        ends[other + 1] = written + offsets[other + 1] - offsets[copied]
-    return written + waiting
+        if changed < 0:
+            if not is_copied:
+                continue
+            changed = copy(target, 0, text, 0, size)  # now, while the processor has it at hand
+        if not is_copied:
+            is_copied = True
+            written = copy_exactly(made, 0, texts, offsets[0], start)
+            for other in range(row):
+                ends[other + 1] = offsets[other + 1] - offsets[0]
+        written += changed
+        ends[row + 1] = written
+    return written if is_copied else -1

@@ -24,7 +24,8 @@ __all__ = [
 ]
 
 _quote_leads = byte_mask((0xE2, 0xE2), (0xEF, 0xEF))
-_high = byte_mask((0x80, 0xFF))
+_e2, _80, _98_to_9f = byte_mask((0xE2, 0xE2)), byte_mask((0x80, 0x80)), byte_mask((0x98, 0x9F))
+_ef, _bc, _82_or_87 = byte_mask((0xEF, 0xEF)), byte_mask((0xBC, 0xBC)), byte_mask((0x82, 0x82), (0x87, 0x87))
 _newlines = any_of("\n")
 _colons = any_of(":")
 _slashes = any_of("/")
@@ -54,45 +55,34 @@ def copy(target, at, source, begin, end):
 @helper
 def copy_exactly(target, at, source, begin, end):
     """The same, and nothing behind is read or written."""
-    while begin + 64 <= end:
-        copy_64(target, at, source, begin)
-        begin += 64
-        at += 64
-    while begin < end:
-        target[at] = source[begin]
-        begin += 1
-        at += 1
-    return at
+    size = end - begin
+    whole = size & ~63
+    copy(target, at, source, begin, begin + whole)
+    for i in range(whole, size):
+        target[at + i] = source[begin + i]
+    return at + size
 
 
 @helper
 def unify_quotes(text, size, target):
     at = done = written = 0
     while at < size:
-        if _high(text, at) == uint64(0):
+        if _quote_leads(text, at) == uint64(0):  # rare enough in most languages for the processor to foresee it
             at += 64
             continue
-        leads = _quote_leads(text, at)
-        while leads != uint64(0):
-            place = at + trailing_zeros(leads)
-            leads &= leads - uint64(1)
+        curly = _e2(text, at) & _80(text, at + 1) & _98_to_9f(text, at + 2)  # U+2018 to U+201F
+        wide = _ef(text, at) & _bc(text, at + 1) & _82_or_87(text, at + 2)  # U+FF02 and U+FF07
+        found = curly | wide
+        while found != uint64(0):
+            place = at + trailing_zeros(found)
+            found &= found - uint64(1)
             if place + 2 >= size:
                 break
-            second, third = text[place + 1], text[place + 2]
-            quote = 0
-            if text[place] == 0xE2:
-                if second == 0x80 and 0x98 <= third <= 0x9F:  # U+2018 to U+201F
-                    quote = 39 if third < 0x9C else 34
-            elif second == 0xBC:
-                if third == 0x87:  # U+FF07
-                    quote = 39
-                elif third == 0x82:  # U+FF02
-                    quote = 34
-            if quote:
-                written = copy(target, written, text, done, place)
-                target[written] = quote
-                written += 1
-                done = place + 3
+            third = text[place + 2]
+            written = copy(target, written, text, done, place)
+            target[written] = 39 if third == 0x87 or 0x98 <= third <= 0x9B else 34
+            written += 1
+            done = place + 3
         at += 64
     if done == 0:
         return -1
