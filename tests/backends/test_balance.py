@@ -523,6 +523,18 @@ def test_old_layouts_come_close_to_the_best(
     assert rate(nodes, demands, shared, lay_out(nodes, demands, shared, old)) * 1.051 >= fresh
 
 
+def test_a_rate_that_is_tried_and_just_reached_is_not_taken_for_the_highest() -> None:
+    # Half of the way from 1 / 1.7 to 5 / 1.7 is 3 / 1.7 and, as floating point has it, a bit more.
+    nodes = [Node(name, 2, (80.0, 80.0)) for name in "ab"]
+    sizes, times = (0.25, 0.5, 0.5), (1.0, 0.5, 1.7)
+    demands = [
+        Demand(i, f"s{i}", Resources(cpus=0, gpus=g), s) for i, (g, s) in enumerate(zip(sizes, times, strict=True))
+    ]
+    demands = [replace(d, max_workers=5) for d in demands]
+    old = lay_out(nodes, [replace(d, service_s=0.2) for d in demands], 0.0, {})
+    assert rate(nodes, demands, 0.0, lay_out(nodes, demands, 0.0, old)) == pytest.approx(4 / 1.7)
+
+
 @settings(max_examples=200, deadline=None)
 @given(tiny())
 def test_more_nodes_are_never_slower(situation: tuple[list[Node], list[Demand], float]) -> None:

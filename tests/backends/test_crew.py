@@ -162,3 +162,14 @@ def test_pools_that_share_a_machine_do_not_keep_each_other_waiting() -> None:
     crew.take(first, 0, 0.0)
     assert crew.free(2, 1.0, 1) is not None
     assert crew.free(1, 1.0, 1) is not None
+
+
+def test_a_worker_with_something_that_may_kill_it_is_given_nothing_else() -> None:
+    crew, _ = new_crew()
+    worker = crew.hire(GENERAL, "a")
+    crew.ready(worker)
+    assert crew.free(1, 1.0, 4) is worker
+    crew.give(worker, 7, 1.0, 0.0, alone=True)
+    assert crew.free(1, 1.0, 4) is None
+    crew.take(worker, 7, 1.0)
+    assert crew.free(1, 1.0, 4) is worker

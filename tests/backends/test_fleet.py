@@ -525,3 +525,42 @@ def test_nothing_grows_with_the_tasks_that_are_done() -> None:
     assert run.go()
     assert run.books.outputs == 100_000 // 3
     assert max(sizes) < 3000
+
+
+# --- general workers ------------------------------------------------------------------------------------------------
+
+
+def general_workers(run: Run) -> int:
+    pool = run.crew.pool_for(min(run.shared))
+    return sum(not w.draining for w in run.crew.of_pool(pool))
+
+
+def watched(run: Run, numbers: list[int]) -> Run:
+    run.auditor.look = lambda: numbers.append(general_workers(run))
+    return run
+
+
+def test_general_workers_that_nobody_waits_for_are_let_go() -> None:
+    steps = [Step(0.1), Step(1.0, WHOLE, setup_s=5), Step(0.1)]
+    plan, numbers = plan_of(steps, 600), list[int]()
+    run = watched(Run(plan, Trade(plan, steps), [Node("a", 64, (0.0,) * 4)]), numbers)
+    assert run.go()
+    assert max(numbers) == 16, "a quarter of the cores at first"
+    assert numbers[-1] <= 4, "less than one is at work on average"
+    assert run.cluster.now() <= 1.05 * 600 / 4 + 10
+
+
+def test_general_workers_that_were_let_go_come_back_when_they_are_needed() -> None:
+    steps = [Step(0.1), Step(1.0, WHOLE, setup_s=5)]
+    plan, numbers = plan_of(steps, 1200), list[int]()
+
+    class Slower(Trade):
+        def seconds(self, group: int, batch: list[Envelope]) -> float:
+            return 4.0 if group == 1 and batch[0].order[0] >= 600 else super().seconds(group, batch)
+
+    run = watched(Run(plan, Slower(plan, steps), [Node("a", 64, (0.0,) * 4)], budget=64 * MIB), numbers)
+    assert run.go()
+    fewest = numbers.index(min(numbers[len(numbers) // 4 :]))
+    assert numbers[fewest] <= 4
+    assert max(numbers[fewest:]) >= 16, "four tasks a second of four seconds each"
+    assert run.cluster.now() <= 1.1 * 1200 / 4 + 10

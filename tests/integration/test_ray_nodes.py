@@ -287,10 +287,11 @@ def test_a_machine_that_joins_is_used(machines: Cluster, tmp_path: Path, notes: 
 
 
 def test_losing_a_machine_loses_no_task(machines: Cluster, source: Path, tmp_path: Path, notes: Path) -> None:
-    large = {"num_cpus": 2, "num_gpus": 4, "object_store_memory": STORE}
+    large = {"num_cpus": 2, "num_gpus": 8, "object_store_memory": STORE}
     doomed = machines.add_node(**large)
     machines.wait_for_nodes()
-    stages = [halves, Grow().with_(resources=Resources(gpus=4)), Witness(notes, 0.1)]
+    here = Resources(gpus=4)  # no other machine has so many
+    stages = [halves, Grow().with_(resources=here), Witness(notes, 0.1).with_(resources=here)]
     with ThreadPoolExecutor() as beside:
         build = pipeline(*stages, Gate(notes).with_(num_workers=1))
         running = beside.submit(run_on, StreamingExecutor(fuse=False), build, source, tmp_path / "ray")

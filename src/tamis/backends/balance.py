@@ -32,6 +32,7 @@ __all__ = ["Demand", "Node", "Slot", "check_fits", "lay_out"]
 _WORTHWHILE = 1.05
 _NEARLY_SLOWEST = 1.15
 _ROUNDS = 8
+_ROUNDING = 1e-6
 
 
 def lay_out(
@@ -232,7 +233,7 @@ class _Planner:
                 if tried is not None and (reached := self.rate(tried)) > low * (1 + EPSILON):
                     best, low = tried, reached
                     break
-            if low < rate:
+            if low < rate * (1 - _ROUNDING):  # that rate cannot be had
                 high = rate
             if low == slower and rate <= low * (1 + 3 * EPSILON):
                 break

@@ -40,6 +40,7 @@ class Worker:
         up: Whether its process is there.
         ready: Whether it can be given work.
         draining: Whether it is to end when it has done what it holds.
+        alone: Whether it is given nothing beside what it holds: that may kill it, and nothing else shall be blamed.
         tickets: The assignments it holds, oldest first.
         cpus: The cores it takes now.
         since: When it began what it is working on.
@@ -54,6 +55,7 @@ class Worker:
     up: bool = False
     ready: bool = False
     draining: bool = False
+    alone: bool = False
     tickets: list[int] = field(default_factory=list)
     cpus: float = 0.0
     since: float = 0.0
@@ -189,7 +191,7 @@ class Crew:
         while heap and found is None:
             load, index = heap[0]
             worker = self.workers.get(index)
-            if worker is None or len(worker.tickets) != load or worker.draining:
+            if worker is None or len(worker.tickets) != load or worker.draining or worker.alone:
                 self._strike(heap, worker, home or None)
             elif load == 0 and not self._fits(worker, cpus):
                 if self.room(worker.node) + 1e-9 < self._least_cpus[pool]:
@@ -205,8 +207,9 @@ class Crew:
             heapq.heappush(heap, entry)
         return found
 
-    def give(self, worker: Worker, ticket: int, cpus: float, now: float) -> None:
-        """A worker gets an assignment."""
+    def give(self, worker: Worker, ticket: int, cpus: float, now: float, *, alone: bool = False) -> None:
+        """A worker gets an assignment; nothing else as long as it holds one that is to be ``alone``."""
+        worker.alone = alone
         if not worker.tickets:
             worker.since = now
             if self._pools[worker.pool].reserved_cpus is None:
@@ -221,6 +224,7 @@ class Crew:
         worker.tickets.remove(ticket)
         worker.since = now
         if not worker.tickets:
+            worker.alone = False
             self._release(worker)
             if worker.draining:
                 self._substrate.stop_worker(worker.index)

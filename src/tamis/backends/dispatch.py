@@ -57,7 +57,7 @@ class Pace:
     Args:
         service: Seconds per task and per assignment.
         failed_setups: Workers in a row that could not be set up.
-        suspects: Batches that died together with others: each is tried alone.
+        suspects: Batches whose worker died: each is tried on a worker that holds nothing else.
         waiting_since: Since when batches have been waiting for workers on their own machine.
     """
 
@@ -122,6 +122,11 @@ class Dispatcher:
             if not forced and self._is_too_much(self._cost(state, batch)):
                 return False
             large = bool(home) and sum(e.nbytes for e in batch) >= FAR_BYTES
+            if self._is_suspect(state, batch):
+                depth, portion = 1, 1
+                anybody = self._crew.free(group, cpus, depth)
+                if anybody is None:
+                    return False
             worker = self._crew.free(group, cpus, depth, home) if large else anybody
             if worker is not None:
                 self._hand_over(worker, state, home, portion)
@@ -136,7 +141,10 @@ class Dispatcher:
         """Give a worker the next batch from a machine, and more of them up to a portion, as far as the budget goes."""
         self._assign(worker, state, self._next_batch(state, home))
         for _ in range(portion - 1):
-            if not state.ready.lies_on(home) or self._is_too_much(self._cost(state, state.ready.peek(home))):
+            if not state.ready.lies_on(home):
+                return
+            batch = state.ready.peek(home)
+            if self._is_suspect(state, batch) or self._is_too_much(self._cost(state, batch)):
                 return
             self._assign(worker, state, self._next_batch(state, home))
 
@@ -145,6 +153,9 @@ class Dispatcher:
         if not state.ready.lies_on(home):
             self.paces[state.group.index].waiting_since.pop(home, None)
         return batch
+
+    def _is_suspect(self, state: GroupState, batch: list[Envelope]) -> bool:
+        return id(batch) in self.paces[state.group.index].suspects
 
     def _waits_for(self, group: int, home: str) -> bool:
         """Whether a batch should wait a moment for a worker on the machine that holds it.
@@ -203,7 +214,7 @@ class Dispatcher:
         service = self.paces[state.group.index].service.per_assignment
         if service is None or not self._substrate.message_s:
             return 1
-        worth, moment = (int(s / max(service, 1e-6)) for s in (self._substrate.message_s, MOMENT_S))
+        worth, moment = (round(s / max(service, 1e-6)) for s in (self._substrate.message_s, MOMENT_S))
         for_all = len(state.ready) // max(1, self._crew.size_for(state.group.index))
         return max(1, min(worth, max(for_all, moment), MAX_PORTION))
 
@@ -212,11 +223,12 @@ class Dispatcher:
 
     def _assign(self, worker: Worker, state: GroupState, batch: list[Envelope]) -> None:
         ticket, group, cost = next(self._tickets), state.group.index, self._cost(state, batch)
-        self._crew.give(worker, ticket, self._cpus(state), self._substrate.now())
+        suspect = self._is_suspect(state, batch)
+        self._crew.give(worker, ticket, self._cpus(state), self._substrate.now(), alone=suspect)
         state.running += 1
         self.reserved_bytes += cost
         self.assignments[ticket] = Assignment(worker, group, batch, cost)
-        alone = state.group.timeout_s is not None or id(batch) in self.paces[group].suspects
+        alone = suspect or state.group.timeout_s is not None
         self._substrate.submit(worker.index, ticket, group, batch, alone=alone)
 
     def end_the_overdue(self) -> None:

@@ -36,6 +36,26 @@ SERVED = 2
 CORES_AT_FIRST = 0.25
 """Or as many as make use of this share of the cores, if that is more."""
 
+STARVED_S = 1.0
+"""Over about how long it is averaged whether staffed workers wait for what general workers make."""
+
+STARVED, STARVING = 0.45, 0.9
+"""In what part of that time they must have waited for more of those to be started: when all that were are ready, or
+at once."""
+
+LOAD_S = 5.0
+"""Over about how long it is averaged how many general workers are at work."""
+
+SPARE = 1.3
+"""How many times as many general workers there may be as are at work on average, and one."""
+
+CALM_S = 15.0
+"""How long there must have been too many general workers before some are let go; twice as long whenever more were
+needed afterwards."""
+
+LONGEST_CALM_S = 600.0
+"""But no longer than this."""
+
 PATIENCE = 2
 """How many times in a row a worker must have been one too many before it is let go."""
 
@@ -86,6 +106,11 @@ class Fleet:
         self._staffed = [g for g in work if is_staffed(g)]
         self._shared = [g for g in work if not is_staffed(g)]
         self._next_shared = self._next_staff = -math.inf
+        self._looked = now()
+        self._load = 0.0  # general workers that are at work, on average
+        self._starved = 0.0  # in what part of the time staffed workers wait for general ones
+        self._crowded_since: float | None = None
+        self._calm_s, self._let_some_go, self._have_begun = CALM_S, False, False
         self._setup_s: dict[int, float] = {}
         self._surplus: Counter[int] = Counter()  # how often in a row a worker was one too many
         self._stuck_since: dict[int, float] = {}
@@ -118,7 +143,10 @@ class Fleet:
             self._balance(coordinator, nodes, now)
         if self._shared and now >= self._next_shared:
             self._next_shared = now + SHARED_TICK_S
-            self._add_shared(coordinator, nodes, now)
+            team = [w for w in self._crew.of_pool(self._crew.pool_for(self._shared[0].index)) if not w.draining]
+            self._add_shared(coordinator, team, nodes, now)
+            self._thin_out(team, now)
+            self._looked = now
             self._watch(coordinator, self._shared, now)
 
     def _note_failed_starts(self, now: float) -> None:
@@ -147,14 +175,21 @@ class Fleet:
 
     # -- general workers ---------------------------------------------------------------------------------------------
 
-    def _add_shared(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
+    def _add_shared(self, coordinator: Coordinator, team: list[Worker], nodes: Sequence[Node], now: float) -> None:
         states = [coordinator.traffic.groups[g.index] for g in self._shared]
         wanted = sum(len(s.ready) + s.running for s in states)
         pool = self._crew.pool_for(self._shared[0].index)
-        here = Counter(w.node for w in self._crew.of_pool(pool) if not w.draining)
+        here = Counter(w.node for w in team)
         missing = wanted - here.total()
-        if missing <= 0 or (here.total() >= self._enough_at_first(nodes) and not self._are_awaited(coordinator)):
+        if not self._are_awaited(coordinator, team, now):
+            if self._have_begun and team:
+                return
+            enough = math.ceil(self._enough_at_first(nodes)) - here.total()
+            missing, self._have_begun = min(missing, enough), self._have_begun or enough <= 0
+        if missing <= 0:
             return
+        if self._let_some_go:
+            self._let_some_go, self._calm_s = False, min(2 * self._calm_s, LONGEST_CALM_S)
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
         able = [n.id for n in nodes if n.cpus > 0]
         room = {node: max(1, int(self._crew.unreserved(node) / each + 1e-9)) - here[node] for node in able}
@@ -170,16 +205,45 @@ class Fleet:
             missing -= 1
 
     def _enough_at_first(self, nodes: Sequence[Node]) -> float:
-        staffed = sum(not self._is_general(w) and not w.draining for w in self._crew.workers.values())
+        staffed = [w.node for w in self._crew.workers.values() if not self._is_general(w) and not w.draining]
         cores = sum(min(n.cpus, self._cores(n.id)) for n in nodes)
-        return max(2.0, staffed / SERVED, CORES_AT_FIRST * cores)
+        return max(2.0, len(staffed) / SERVED, len(set(staffed)), CORES_AT_FIRST * cores)
 
-    def _are_awaited(self, coordinator: Coordinator) -> bool:
-        """Whether more general workers would help: where all staffed groups have enough to do, they would not."""
+    def _are_awaited(self, coordinator: Coordinator, team: list[Worker], now: float) -> bool:
+        """Whether more general workers would help: where all staffed groups have enough to do, they would not.
+
+        Nor would they where some of those that are there have nothing to do, or are only about to begin.
+        """
         traffic = coordinator.traffic
         active = [g for g in self._staffed if traffic.expects_work(traffic.groups[g.index])]
+        if not active:
+            return True
         starved = (g for g in active if not traffic.groups[g.index].ready)
-        return not active or any(w.ready and not w.tickets for g in starved for w in self._workers_of(g))
+        waiting = any(w.ready and not w.tickets for g in starved for w in self._workers_of(g))
+        at_work = all(w.tickets for w in team if w.ready)
+        self._starved += ((waiting and at_work and self._have_begun) - self._starved) * self._passed(now, STARVED_S)
+        return self._starved > (STARVED if all(w.ready for w in team) else STARVING)
+
+    def _passed(self, now: float, period_s: float) -> float:
+        """What the time since the last look weighs in an average over a period."""
+        return -math.expm1((self._looked - now) / period_s)
+
+    def _thin_out(self, team: list[Worker], now: float) -> None:
+        """Let general workers go if there have been too many for some time: an idle process costs the machine, too."""
+        busy = sum(bool(w.tickets) for w in team)
+        self._load += (busy - self._load) * self._passed(now, LOAD_S)
+        if len(team) <= math.ceil(SPARE * self._load + 1) or busy == len(team):
+            self._crowded_since = None
+            return
+        if self._crowded_since is None:
+            self._crowded_since = now
+        if now - self._crowded_since < self._calm_s:
+            return
+        crowd = Counter(w.node for w in team)  # every machine keeps one, for the data that lies there
+        idle = [w for w in team if w.ready and not w.tickets and crowd[w.node] > 1]
+        if idle:
+            self._let_some_go = True
+            self._crew.drain(max(idle, key=lambda w: crowd[w.node]))
 
     # -- staffed groups ----------------------------------------------------------------------------------------------
 

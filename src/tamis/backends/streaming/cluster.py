@@ -64,6 +64,7 @@ class Cluster:
         elif address:
             check_connected(ray, address)
         self._memory: dict[str, tuple[float, ...]] = {}
+        self._usable_cores = machine.usable_cores()
         try:
             self._listed = self._list()
         except BaseException:
@@ -108,7 +109,7 @@ class Cluster:
             return 0.0
         cpus: float = told["Resources"].get("CPU", 0.0)
         here = told["NodeManagerAddress"] == self._ray.util.get_node_ip_address()
-        return min(cpus, machine.usable_cores()) if here else cpus
+        return min(cpus, self._usable_cores) if here else cpus
 
     def store_bytes(self) -> int:
         """Memory of all object stores together."""

@@ -23,8 +23,8 @@ class WorkerDied:
 
     Args:
         worker: Which.
-        running: The assignment it was working on; the others it held were not begun. Where several were sent to it
-            in one message it cannot be known which: then all of them.
+        running: The assignment it was working on; the others it held were not begun. Where it cannot be known which
+            it was: all that it may have been.
         why: In words.
     """
 

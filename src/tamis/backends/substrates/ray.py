@@ -116,7 +116,7 @@ class RaySubstrate:
     """
 
     latency_s: ClassVar[float] = 0.03
-    message_s: float = 0.6  # a call costs 3 ms of CPU time in all, at low rates
+    message_s: float = 1.2  # a call costs 3 ms of CPU time in all, at low rates
     volatile: ClassVar[bool] = True
 
     def __init__(
@@ -151,7 +151,8 @@ class RaySubstrate:
         where = NodeAffinitySchedulingStrategy(node, soft=False)
         only = next(iter(groups)) if len(groups) == 1 else -1
         env = {**(self._runtime_env or {}), **self._runtime_envs.get(only, {})}
-        options = {"scheduling_strategy": where, "name": None, **({"runtime_env": env} if env else {})}
+        options: dict[str, Any] = {"scheduling_strategy": where, **({"runtime_env": env} if env else {})}
+        options["enable_task_events"] = False  # the run keeps its own account of every task
         actor: Any = self._actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
         state = self._workers[worker] = _Worker(actor, groups, node, self._node_ready(node))
         eager = sorted(groups & self._eager)
@@ -199,7 +200,7 @@ class RaySubstrate:
             for item in waiting:
                 _, group, _, alone = item
                 seconds = math.inf if alone else self._seconds.get(group, math.inf)
-                if bundle and (seconds > room_s or len(bundle) == BUNDLE):
+                if bundle and (seconds > 2 * room_s or len(bundle) == BUNDLE):
                     self._send(worker, state, bundle)
                     bundle, room_s = [], self.message_s
                 bundle.append(item)
@@ -342,9 +343,10 @@ class RaySubstrate:
         ray.kill(state.actor)
         calls, state.calls = state.calls, deque()
         why = state.killed or _cause_of_death(error)
-        # What a worker was doing is not to blame for the end of its machine.
-        running = calls[0].tickets if calls and why != MACHINE_GONE else []
-        return WorkerDied(worker, tuple(running), why)
+        # What a worker was doing is not to blame for the end of its machine. Where it was not ended for the first of
+        # its calls, it may be any of them: answers to those that it was done with get lost, too.
+        blamed = [] if why == MACHINE_GONE else list(calls)[: 1 if state.killed else None]
+        return WorkerDied(worker, tuple(ticket for call in blamed for ticket in call.tickets), why)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
