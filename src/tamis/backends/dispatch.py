@@ -105,8 +105,9 @@ class Dispatcher:
             limit = deepest.get(pool, MAX_DEPTH)
             while state.ready and self._dispatch(state, forced, limit):
                 forced = False
-            if state.ready:
-                deepest[pool] = min(limit, self._depth(state))
+            if state.ready:  # what needs a worker for itself gets one only if others leave one free
+                suspects = self.paces[state.group.index].suspects
+                deepest[pool] = 1 if suspects else min(limit, self._depth(state))
             downstream_busy = downstream_busy or bool(state.running or state.ready)
 
     def _dispatch(self, state: GroupState, forced: bool, limit: int) -> bool:

@@ -135,7 +135,8 @@ class SimulatedSubstrate:
         """What comes of an assignment that a worker begins, and after how long."""
         work = self._model.work(group, batch)
         if work.outcome is None:
-            return work.seconds, WorkerDied(worker, (ticket,), "simulated")
+            held = (ticket, *(waiting[0] for waiting in self._workers[worker].inbox))
+            return work.seconds, WorkerDied(worker, held, "simulated")  # which one it was cannot be known
         return work.seconds, Done(ticket, work.outcome)
 
     def _at(self, when: float, worker: int, event: Event | Callable[[], None]) -> None:
