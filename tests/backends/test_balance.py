@@ -535,6 +535,14 @@ def test_a_rate_that_is_tried_and_just_reached_is_not_taken_for_the_highest() ->
     assert rate(nodes, demands, 0.0, lay_out(nodes, demands, 0.0, old)) == pytest.approx(4 / 1.7)
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-15, 1e-12, 1e-9, 6e-8, 1e-7, 5e-7, 1e-6, 1e-5])
+def test_the_search_ends_where_stages_are_nearly_equally_slow(apart: float) -> None:
+    nodes = [Node("a", 16, (0.0,) * 4)]
+    parts = [Resources(cpus=0, gpus=0.25), Resources(cpus=0, gpus=1)]
+    demands = [Demand(0, "s0", parts[0], 0.2 * (1 + apart)), Demand(1, "s1", parts[1], 0.2)]
+    assert [len(slots) for slots in lay_out(nodes, demands, 0.0, {}).values()] in ([3, 3], [4, 3])
+
+
 @settings(max_examples=200, deadline=None)
 @given(tiny())
 def test_more_nodes_are_never_slower(situation: tuple[list[Node], list[Demand], float]) -> None:

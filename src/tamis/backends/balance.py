@@ -233,7 +233,7 @@ class _Planner:
                 if tried is not None and (reached := self.rate(tried)) > low * (1 + EPSILON):
                     best, low = tried, reached
                     break
-            if low < rate * (1 - _ROUNDING):  # that rate cannot be had
+            if low == slower or low < rate * (1 - _ROUNDING):  # that rate cannot be had
                 high = rate
             if low == slower and rate <= low * (1 + 3 * EPSILON):
                 break
