@@ -379,7 +379,7 @@ def main() -> None:
         for section in arguments.sections:
             SECTIONS[section](bench)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # kernels may still be compiled there
 
 
 if __name__ == "__main__":
