@@ -564,3 +564,12 @@ def test_general_workers_that_were_let_go_come_back_when_they_are_needed() -> No
     assert numbers[fewest] <= 4
     assert max(numbers[fewest:]) >= 16, "four tasks a second of four seconds each"
     assert run.cluster.now() <= 1.1 * 1200 / 4 + 10
+
+
+def test_there_are_more_general_workers_where_staffed_ones_are_held_up_by_what_they_made() -> None:
+    steps = [Step(0.05, WHOLE, setup_s=5), Step(4.0)]
+    plan, numbers = plan_of(steps, 1000), list[int]()
+    run = watched(Run(plan, Trade(plan, steps), [Node("a", 32, (0.0,))], budget=64 * MIB), numbers)
+    assert run.go()
+    assert max(numbers) >= 28, "all cores but those of the GPU's worker"
+    assert run.cluster.now() <= 1.1 * 1000 * 4.0 / 31 + 15

@@ -210,16 +210,16 @@ class Fleet:
         return max(2.0, len(staffed) / SERVED, len(set(staffed)), CORES_AT_FIRST * cores)
 
     def _are_awaited(self, coordinator: Coordinator, team: list[Worker], now: float) -> bool:
-        """Whether more general workers would help: where all staffed groups have enough to do, they would not.
+        """Whether more general workers would help: where all staffed workers have something to do, they would not.
 
-        Nor would they where some of those that are there have nothing to do, or are only about to begin.
+        Those that have nothing to do wait for what general workers make, or for what they made to be taken away. More
+        would not help where some of those that are there have nothing to do either, or are only about to begin.
         """
         traffic = coordinator.traffic
         active = [g for g in self._staffed if traffic.expects_work(traffic.groups[g.index])]
         if not active:
             return True
-        starved = (g for g in active if not traffic.groups[g.index].ready)
-        waiting = any(w.ready and not w.tickets for g in starved for w in self._workers_of(g))
+        waiting = any(w.ready and not w.tickets for g in active for w in self._workers_of(g))
         at_work = all(w.tickets for w in team if w.ready)
         self._starved += ((waiting and at_work and self._have_begun) - self._starved) * self._passed(now, STARVED_S)
         return self._starved > (STARVED if all(w.ready for w in team) else STARVING)
