@@ -213,7 +213,8 @@ class Fleet:
         """Whether more general workers would help: where all staffed workers have something to do, they would not.
 
         Those that have nothing to do wait for what general workers make, or for what they made to be taken away. More
-        would not help where some of those that are there have nothing to do either, or are only about to begin.
+        would not help where some of those that are there have nothing to do either, or are only about to begin. Asked
+        once a tick: the answer is an average over the last ones.
         """
         traffic = coordinator.traffic
         active = [g for g in self._staffed if traffic.expects_work(traffic.groups[g.index])]
