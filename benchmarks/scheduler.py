@@ -21,11 +21,11 @@ from typing import Any
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
-from tamis.backends.crew import Crew, Pool
 from tamis.backends.payload import Envelope
 from tamis.backends.runner import Outcome
 from tamis.backends.substrates.base import Done
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
+from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.plan import END, Group, Plan, Vertex
 from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.emit import Publish
@@ -113,10 +113,10 @@ def through_the_coordinator(tasks: int, stages: int, workers: int) -> float:
     plan, tally, substrate = make_plan(tasks, stages), Tally(), SimulatedSubstrate(Model(stages))
     nodes = {f"node {n}": float(CPUS_PER_NODE) for n in range(-(-workers // CPUS_PER_NODE))}
     pool = Pool(frozenset(range(1, stages + 1)), 0)
-    crew = Crew(substrate, [pool], nodes, elastic=True)
+    registry = WorkerRegistry(substrate, [pool], nodes, elastic=True)
     for worker in range(workers):
-        crew.hire(0, f"node {worker % len(nodes)}")
-    coordinator = Coordinator(plan, substrate, crew, tally, Limits(workers, 2**40), stop=Never())
+        registry.hire(0, f"node {worker % len(nodes)}")
+    coordinator = Coordinator(plan, substrate, registry, tally, Limits(workers, 2**40), stop=Never())
     began = time.process_time()
     assert coordinator.run()
     seconds = time.process_time() - began

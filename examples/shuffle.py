@@ -1,7 +1,7 @@
 """Bring the rows of each site together, whatever file they came in, and keep the longest text of each."""
 
 from tamis import DocumentBatch, Pipeline
-from tamis.stages.shuffle import ShuffleStage
+from tamis.stages.exchange import ShuffleStage
 
 
 class LongestPerSite(ShuffleStage):

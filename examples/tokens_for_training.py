@@ -15,7 +15,7 @@ from tamis.stages.io.megatron import MegatronPair, merge_file_prefixes
 from tamis.stages.mixing import Blend, GlobalShuffle, ReadSources
 from tamis.stages.text.decontamination import Benchmark, Decontaminate
 from tamis.stages.text.io.writer.megatron_tokenizer import MegatronTokenizerWriter
-from tamis.stages.text.packing import PackedParquetWriter
+from tamis.stages.text.sequence_packing import PackedParquetWriter
 from tamis.stages.text.tokenization import TokenCount
 
 

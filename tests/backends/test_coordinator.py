@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
-from tamis.backends.crew import Crew, Pool
 from tamis.backends.payload import Envelope
 from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
+from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import END, Group, Plan, Vertex
 from tamis.stages.emit import Publish
@@ -159,8 +159,8 @@ def carry_out(world: World, retries: int = 1000) -> tuple[Books, Accountant, boo
     pool = Pool(frozenset(g.index for g in plan.groups if not g.is_source), world.workers)
     limits = Limits(world.workers, world.budget, retries=retries, death_retries=retries)
     substrate = SimulatedSubstrate(world, start_s=0.2, message_s=0.3 * (world.tasks % 2))
-    crew = Crew(substrate, [pool], {"": world.workers})
-    coordinator = Coordinator(plan, substrate, crew, books, limits, stop=world, watcher=accountant)
+    registry = WorkerRegistry(substrate, [pool], {"": world.workers})
+    coordinator = Coordinator(plan, substrate, registry, books, limits, stop=world, watcher=accountant)
     accountant.coordinator = coordinator
     done = coordinator.run()
     assert coordinator.held_bytes == 0 or not done
@@ -316,8 +316,8 @@ def test_short_tasks_are_given_out_in_portions_and_nobody_waits_meanwhile() -> N
     world = Short(random.Random(5), 2, 1000, 4, budget=4000 * MIB)
     plan, books = world.plan(), Books()
     substrate = Noting(world, message_s=0.2)
-    crew = Crew(substrate, [Pool(frozenset({1}), 4)], {"": 4})
-    assert Coordinator(plan, substrate, crew, books, Limits(4, world.budget), stop=world).run()
+    registry = WorkerRegistry(substrate, [Pool(frozenset({1}), 4)], {"": 4})
+    assert Coordinator(plan, substrate, registry, books, Limits(4, world.budget), stop=world).run()
     portions = [len(list(turn)) for _, turn in itertools.groupby(substrate.given)]
     assert sorted(portions)[len(portions) // 2] == 4
     assert substrate.now() < 1.05 * 1000 * 0.05 / 4
@@ -352,7 +352,9 @@ def test_the_first_output_is_there_long_before_the_last_input_is_read(batch: int
     books = FirstOutput()
     pool = Pool(frozenset(g.index for g in plan.groups if not g.is_source), 4)
     substrate = SimulatedSubstrate(world)
-    Coordinator(plan, substrate, Crew(substrate, [pool], {"": 4}), books, Limits(4, 16 * MIB), stop=world).run()
+    Coordinator(
+        plan, substrate, WorkerRegistry(substrate, [pool], {"": 4}), books, Limits(4, 16 * MIB), stop=world
+    ).run()
     assert read == 2000
     assert world.fed_at_first_output is not None
     assert world.fed_at_first_output < max(200, 5 * batch)

@@ -18,7 +18,7 @@ import pytest
 import tamis.stages.base
 import tamis.tasks
 from tamis import compat
-from tamis.compat import hints, places
+from tamis.compat import hints, module_map
 from tamis.compat.finder import modules_behind
 from tamis.core.client import RayClient, SlurmRayClient
 from tamis.errors import TamisError
@@ -139,10 +139,10 @@ def test_a_star_brings_what_the_module_offers(module: str, behind: ModuleType) -
     assert {n for n in names if n != "__builtins__"} == set(behind.__all__)
 
 
-@pytest.mark.parametrize("module", places.MODULES)
+@pytest.mark.parametrize("module", module_map.MODULES)
 def test_every_place_in_the_table_is_there(module: str) -> None:
     behind = {m.__name__ for m in modules_behind(f"nemo_curator.{module}")}
-    assert behind >= {f"tamis.{place}" for place in places.MODULES[module]}
+    assert behind >= {f"tamis.{place}" for place in module_map.MODULES[module]}
 
 
 @pytest.mark.parametrize(

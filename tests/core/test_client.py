@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tamis.backends.streaming.cluster import Cluster
+from tamis.backends.streaming.cluster_view import Cluster
 from tamis.core import reach
 from tamis.core.client import RayClient
 from tamis.core.ports import DefaultPort, choose_port, holder_of
@@ -138,7 +138,7 @@ def test_a_process_that_is_connected_already_is_given_no_second_cluster(head: Ra
     code = """
         import os, ray
         from tamis.backends.streaming import StreamingExecutor
-        from tamis.backends.streaming.cluster import Cluster
+        from tamis.backends.streaming.cluster_view import Cluster
         from tamis.core.client import RayClient
         ray.init(log_to_driver=False, logging_level="ERROR")
         del os.environ["RAY_ADDRESS"]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from gpu_stages import Square
 
-from tamis.backends import machine
 from tamis.backends.local import LocalExecutor
+from tamis.core import host
 from tamis.errors import ResourceError
 from tamis.pipeline import Pipeline
 from tamis.stages.base import ProcessingStage
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, EmptyTask
 
-pytestmark = pytest.mark.skipif(not machine.gpus(), reason="this machine has no NVIDIA GPU")
+pytestmark = pytest.mark.skipif(not host.gpus(), reason="this machine has no NVIDIA GPU")
 
 
 class Make(ProcessingStage[EmptyTask, DocumentBatch]):
@@ -39,7 +39,7 @@ def test_a_stage_runs_on_the_gpu_it_was_given(tmp_path: Path, resources: Resourc
 
 
 def test_a_whole_gpu_has_one_worker_and_a_quarter_up_to_four(tmp_path: Path) -> None:
-    cards = len(machine.gpus())
+    cards = len(host.gpus())
     whole = {r["pid"] for r in rows(tmp_path / "whole", Resources(gpus=1), workers=4 * cards)}
     shared = {r["pid"] for r in rows(tmp_path / "shared", Resources(gpus=0.25), workers=4 * cards)}
     assert len(whole) <= cards

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from gpu_stages import Square
 
-from tamis.backends import machine
 from tamis.backends.streaming import StreamingExecutor
+from tamis.core import host
 from tamis.errors import ResourceError
 from tamis.pipeline import Pipeline
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch
 
-pytestmark = pytest.mark.skipif(not machine.gpus(), reason="this machine has no NVIDIA GPU")
+pytestmark = pytest.mark.skipif(not host.gpus(), reason="this machine has no NVIDIA GPU")
 
 
 def rows(tmp_path: Path, resources: Resources, **settings: Any) -> list[dict[str, Any]]:
@@ -43,12 +43,12 @@ def test_workers_share_a_card_as_they_say(
     found = rows(tmp_path, resources, **settings)
     assert [row["n"] for row in found] == [float(i * i) for i in range(400)]
     assert {row["gpus"] for row in found} == {1}
-    cards = len(machine.gpus())
+    cards = len(host.gpus())
     assert len(Counter(row["pid"] for row in found)) <= workers * cards
     assert {len(row["given"]) for row in found} == {1}
 
 
 def test_more_memory_than_the_card_has_is_refused(tmp_path: Path) -> None:
-    largest = max(card.memory_gb for card in machine.gpus())
+    largest = max(card.memory_gb for card in host.gpus())
     with pytest.raises(ResourceError, match="GB"):
         rows(tmp_path, Resources(gpu_memory_gb=largest + 1))

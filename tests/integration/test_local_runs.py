@@ -23,9 +23,9 @@ from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage, WorkerMetadata, processing_stage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
+from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.resources import Resources
-from tamis.stages.shuffle import ShuffleStage
 from tamis.tasks import DocumentBatch, EmptyTask, Task
 from tamis.tasks.storage import read_task
 
@@ -414,9 +414,9 @@ def test_a_stage_that_cannot_be_sent_says_so(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    from tamis.backends import machine
+    from tamis.core import host
 
-    if machine.gpus():
+    if host.gpus():
         pytest.skip("this machine has a GPU")
     with pytest.raises(ResourceError, match=r"asks for a GPU.*this machine has none"):
         run(tmp_path, [Make(1), upper.with_(resources=Resources(gpus=1))])

@@ -22,9 +22,9 @@ from tamis.runs.result import RunResult
 from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import Drop
+from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.io import JsonlWriter
-from tamis.stages.shuffle import ShuffleStage
 from tamis.tasks import DocumentBatch, FileGroup, Task
 
 Stage = ProcessingStage[Any, Any]

@@ -144,7 +144,7 @@ def test_a_runtime_environment_that_cannot_be_is_refused_before_anything_runs(
 
 
 def test_an_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
-    script = "from tamis.backends.streaming.cluster import Cluster\nCluster('127.0.0.1:1')"
+    script = "from tamis.backends.streaming.cluster_view import Cluster\nCluster('127.0.0.1:1')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ClusterError.__name__ in done.stderr
     assert "127.0.0.1:1" in done.stderr

@@ -23,7 +23,7 @@ from ray_faults import Gate, Grow, wait_for
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.ray_actor_pool import RayActorPoolExecutor
-from tamis.backends.runner import Places
+from tamis.backends.runner import RunPaths
 from tamis.backends.streaming import StreamingExecutor
 from tamis.backends.substrates.ray_worker import Home, RayWorker
 from tamis.errors import ResourceError
@@ -265,7 +265,7 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(machines: Cluster, tmp
 
 def test_a_machine_that_does_not_see_the_run_directory_says_so(tmp_path: Path) -> None:
     worker = RayWorker(Home(variables={}), "0", ())
-    failure, _, _ = worker.set_up(Places(str(tmp_path / "elsewhere" / "scratch")), [], None)
+    failure, _, _ = worker.set_up(RunPaths(str(tmp_path / "elsewhere" / "scratch")), [], None)
     assert failure is not None
     assert failure.permanent
     assert str(tmp_path / "elsewhere") in failure.error

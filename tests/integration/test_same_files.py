@@ -12,9 +12,9 @@ from tamis.pipeline import Pipeline
 from tamis.quickstart import quickstart_pipeline, sample_files
 from tamis.stages.base import ProcessingStage, processing_stage
 from tamis.stages.deduplication.exact import ExactDeduplication
+from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Route, Tee
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
-from tamis.stages.shuffle import ShuffleStage
 from tamis.tasks import DocumentBatch
 
 WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("processes", 1), ("processes", 8)]

@@ -26,7 +26,7 @@ def kernel(number):
     return number + answer()
 """
 TOY_HELPER = """
-from tamis.kernels.sources.machine import helper
+from tamis.kernels.sources.primitives import helper
 
 @helper
 def answer():

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tamis.errors import MissingExtraError, RecipeError
 from tamis.pipeline import Pipeline
+from tamis.pipeline.catalogue import REQUIRED, catalogue, parameters_of
 from tamis.pipeline.recipe import RunSettings, dump_recipe, load_recipe
 from tamis.pipeline.recipe_nodes import parse_yaml, to_yaml
 from tamis.stages.base import ProcessingStage
 from tamis.stages.flow import Dropped, Route, Tee
-from tamis.stages.registry import REQUIRED, catalogue, parameters_of
 from tamis.stages.resources import Resources
 from tamis.stages.text.filters import (
     DocumentFilter,
@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Optional
 from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
-from tamis.stages.registry import REQUIRED, catalogue, parameters_of
+from tamis.pipeline.catalogue import REQUIRED, catalogue, parameters_of
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch
 

@@ -1,4 +1,4 @@
-"""Runs of the coordinator and its fleet on simulated clusters."""
+"""Runs of the coordinator and its autoscaler on simulated clusters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tamis.backends.autoscaler import Autoscaler, is_staffed
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
-from tamis.backends.crew import Crew, Pool
-from tamis.backends.fleet import Fleet, is_staffed
-from tamis.backends.packing import Node
+from tamis.backends.gpu_placement import Node
 from tamis.backends.payload import Envelope
 from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedCluster, Start, Work
+from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.plan import END, Group, Plan, Vertex
 from tamis.plan.plan import Sizing
 from tamis.stages.base import ProcessingStage, SourceStage
@@ -223,21 +223,21 @@ class Run:
         pools += [Pool(self.shared, 0)] if self.shared else []
         needs = {g.index: g.resources for g in work}
         self.cluster = SimulatedCluster(self.model, self.machines, needs, self.seen_after_s)
-        self.crew = Crew(self.cluster, pools, {n.id: n.cpus for n in self.machines}, elastic=True)
+        self.registry = WorkerRegistry(self.cluster, pools, {n.id: n.cpus for n in self.machines}, elastic=True)
         limits = Limits(
             max(n.cpus for n in self.machines), self.budget, self.retries, self.death_retries, least_cpus=0.1
         )
-        self.fleet = Fleet(self.plan, self.crew, self.cluster.nodes, self.cluster.now)
+        self.autoscaler = Autoscaler(self.plan, self.registry, self.cluster.nodes, self.cluster.now)
         self.coordinator = Coordinator(
             self.plan,
             self.cluster,
-            self.crew,
+            self.registry,
             self.books,
             limits,
             quarantine=self.quarantine,
             stop=self,
             watcher=self.auditor,
-            manager=self.fleet,
+            manager=self.autoscaler,
         )
 
     def go(self) -> bool:

@@ -34,7 +34,7 @@ from tamis.stages.io.readers import Reader
 from tamis.stages.text.filters import ScoreFilter
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
-from tamis.stages.text.statistics.places import ReadPlaces
+from tamis.stages.text.statistics.document_keys import ReadPlaces
 
 __all__ = ["DEFAULT_SAMPLE", "analyze"]
 

@@ -18,7 +18,7 @@ from tamis.stages.io.listing import Listing
 from tamis.stages.io.paths import absolute, with_compressions
 from tamis.stages.io.readers import Reader
 from tamis.stages.mixing.row_keys import scrambled
-from tamis.stages.text.statistics.places import FILE
+from tamis.stages.text.statistics.document_keys import FILE
 from tamis.stages.text.statistics.websites import URL_FIELDS
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup
 

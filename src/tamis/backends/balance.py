@@ -1,7 +1,7 @@
 """How many workers each stage should have, and on which nodes and cards: a function of what was measured.
 
-The rate of a stage is its workers divided by what a task of the input costs it. The slowest stage sets the pace, so
-the pace is raised (max-min, "water filling") until something the slowest needs runs out. Stages whose tasks any
+The rate of a stage is its workers divided by what a task of the input costs it. The slowest stage sets the timing, so
+the timing is raised (max-min, "water filling") until something the slowest needs runs out. Stages whose tasks any
 general worker takes are together one consumer of all cores that nobody holds.
 """
 
@@ -12,20 +12,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tamis.backends.demand import COUNTLESS, Demand, check_fits, hard_to_place_first, minimum
-from tamis.backends.packing import (
+from tamis.backends.gpu_placement import (
     EPSILON,
     Cores,
     Node,
-    Rack,
+    NodeState,
     Slot,
     count_workers,
     least_share,
-    pack,
-    racks_of,
+    node_states_of,
+    place_workers,
     shared_cpus,
     slots_of,
 )
-from tamis.backends.rearrange import Rearrangement
+from tamis.backends.relocation import Relocation
 
 __all__ = ["Demand", "Node", "Slot", "check_fits", "lay_out"]
 
@@ -64,19 +64,19 @@ def lay_out(
     active = [demand for demand in demands if demand.limit > 0]
     kept = {demand.group: _within_limit(demand, current.get(demand.group, ())) for demand in active}
     plan = _Planner(nodes, active, shared_cpu_s, horizon_s)
-    racks = plan.with_minimum(racks_of(nodes, kept, plan.needs))
+    node_states = plan.with_minimum(node_states_of(nodes, kept, plan.needs))
     cold = not any(kept.values())
     # What was decided on may open the next step; a few rounds reach the layout that is left as it is.
     for _ in range(_ROUNDS):
-        before = racks
-        racks = plan.seeded(racks)
-        best = plan.fresh(racks)
-        if cold and best is not None and plan.rate(best) > plan.rate(racks):
-            racks = best
-        racks, cold = plan.improved(racks, best), False
-        if slots_of(before) == slots_of(racks):
+        before = node_states
+        node_states = plan.seeded(node_states)
+        best = plan.fresh(node_states)
+        if cold and best is not None and plan.rate(best) > plan.rate(node_states):
+            node_states = best
+        node_states, cold = plan.improved(node_states, best), False
+        if slots_of(before) == slots_of(node_states):
             break
-    slots = slots_of(racks)
+    slots = slots_of(node_states)
     return {d.group: _in_order(current.get(d.group, ()), slots.get(d.group, Counter())) for d in demands}
 
 
@@ -111,7 +111,7 @@ class _Planner:
         self.order = hard_to_place_first(demands, nodes)
         self.needs = {d.group: d.resources for d in self.order}
         self.setup_s = {d.group: d.setup_s for d in self.order}
-        self.empty = racks_of(nodes, {}, {})
+        self.empty = node_states_of(nodes, {}, {})
         self.cpus = sum(node.cpus for node in nodes)
         self.last_cpus = sum(min(1.0, node.cpus) for node in nodes)
         self.least = {d.group: d.least for d in self.order}
@@ -125,23 +125,23 @@ class _Planner:
         }
         self.unseen = [d for d in self.order if d.service_s is None and d.resources.requires_gpu]
         self.cores: Cores = "free" if shared_cpu_s is not None else "leave last"
-        self._fresh: tuple[dict[int, int], list[Rack] | None] | None = None
+        self._fresh: tuple[dict[int, int], list[NodeState] | None] | None = None
 
     def _most(self, demand: Demand) -> int:
         if not demand.resources.requires_gpu and not demand.resources.cpus:
             room = max(1, int(self.cpus))  # nothing limits them, but more than cores are of no use
         else:
-            room = COUNTLESS - pack(list(self.empty), demand.group, demand.resources, COUNTLESS)
+            room = COUNTLESS - place_workers(list(self.empty), demand.group, demand.resources, COUNTLESS)
         return max(demand.least, min(demand.limit, room))
 
     # --- what a layout is worth
 
-    def rate(self, racks: Sequence[Rack], counts: Mapping[int, int] | None = None) -> float:
+    def rate(self, node_states: Sequence[NodeState], counts: Mapping[int, int] | None = None) -> float:
         """Tasks of the input per second at the slowest stage; infinite where nothing is known."""
-        counts = count_workers(racks) if counts is None else counts
+        counts = count_workers(node_states) if counts is None else counts
         rates = [counts.get(group, 0) / weight for group, weight in self.weight.items() if weight > 0]
         if self.shared_cpu_s:
-            rates.append(shared_cpus(racks) / self.shared_cpu_s)
+            rates.append(shared_cpus(node_states) / self.shared_cpu_s)
         return min(rates, default=math.inf)
 
     def wanted(self, rate: float, have: Mapping[int, int]) -> dict[int, int]:
@@ -168,35 +168,35 @@ class _Planner:
 
     # --- layouts
 
-    def with_minimum(self, racks: list[Rack]) -> list[Rack]:
+    def with_minimum(self, node_states: list[NodeState]) -> list[NodeState]:
         """The same with the minimum of each group. Where the cluster is too small for it: with what fits."""
-        have = count_workers(racks)
+        have = count_workers(node_states)
         if all(have[group] >= least for group, least in self.least.items()):
-            return racks
-        made = Rearrangement(racks, self.order, self.least).result()
+            return node_states
+        made = Relocation(node_states, self.order, self.least).result()
         if made is None:
             made = minimum(self.empty, self.order, self.least)
         if made is None:
-            made = list(racks)
+            made = list(node_states)
             for demand in self.order:
                 missing = max(0, self.least[demand.group] - have[demand.group])
-                left = pack(made, demand.group, demand.resources, missing)
-                left = pack(made, demand.group, demand.resources, left, "share")
+                left = place_workers(made, demand.group, demand.resources, missing)
+                left = place_workers(made, demand.group, demand.resources, left, "share")
                 self.least[demand.group] -= left
         return made
 
-    def seeded(self, racks: list[Rack]) -> list[Rack]:
+    def seeded(self, node_states: list[NodeState]) -> list[NodeState]:
         """The same with free cards given to stages of which nothing is known, evenly: such stages start slowly."""
         if not self.unseen:
-            return racks
+            return node_states
         cores: Cores = "free" if self.shared_cpu_s == 0.0 else "leave last"
-        have, best = count_workers(racks), racks
+        have, best = count_workers(node_states), node_states
         share = {d.group: least_share(d.resources, self.cards) for d in self.unseen}
         low, high = 0.0, float(len(self.cards))
         each = high
         while True:
             wanted = {g: min(self.most[g], max(have[g], int(each / share[g] + EPSILON))) for g in share}
-            tried = self._with_more(racks, have, wanted, cores)
+            tried = self._with_more(node_states, have, wanted, cores)
             if tried is None:
                 high = each
             else:
@@ -206,20 +206,22 @@ class _Planner:
             each = (low + high) / 2
         best, have = list(best), count_workers(best)
         for demand in sorted(self.unseen, key=lambda d: have[d.group] * share[d.group]):
-            pack(best, demand.group, demand.resources, self.most[demand.group] - have[demand.group], cores)
+            place_workers(best, demand.group, demand.resources, self.most[demand.group] - have[demand.group], cores)
         return best
 
     def _with_more(
-        self, racks: Sequence[Rack], have: Mapping[int, int], wanted: Mapping[int, int], cores: Cores
-    ) -> list[Rack] | None:
-        made = list(racks)
+        self, node_states: Sequence[NodeState], have: Mapping[int, int], wanted: Mapping[int, int], cores: Cores
+    ) -> list[NodeState] | None:
+        made = list(node_states)
         for demand in self.order:
             missing = wanted.get(demand.group, 0) - have.get(demand.group, 0)
-            if missing > 0 and pack(made, demand.group, demand.resources, missing, cores):
+            if missing > 0 and place_workers(made, demand.group, demand.resources, missing, cores):
                 return None
         return made
 
-    def raised(self, start: list[Rack], bases: Sequence[tuple[list[Rack], Mapping[int, int]]]) -> list[Rack]:
+    def raised(
+        self, start: list[NodeState], bases: Sequence[tuple[list[NodeState], Mapping[int, int]]]
+    ) -> list[NodeState]:
         """The fastest layout that adds workers to one of ``bases``; ``start`` if none is faster than that."""
         best, low, high = start, self.rate(start), self.highest_rate()
         have = count_workers(start)
@@ -228,8 +230,8 @@ class _Planner:
         rate = high
         while high > low * (1 + 4 * EPSILON):
             wanted, slower = self.wanted(rate, have), low
-            for racks, there in bases:
-                tried = self._with_more(racks, there, wanted, self.cores)
+            for node_states, there in bases:
+                tried = self._with_more(node_states, there, wanted, self.cores)
                 if tried is not None and (reached := self.rate(tried)) > low * (1 + EPSILON):
                     best, low = tried, reached
                     break
@@ -243,9 +245,9 @@ class _Planner:
             rate = next_worker if last else (low + high) / 2
         return best
 
-    def fresh(self, racks: list[Rack]) -> list[Rack] | None:
+    def fresh(self, node_states: list[NodeState]) -> list[NodeState] | None:
         """The fastest layout on an empty cluster; stages that were not measured have as many workers as here."""
-        have = count_workers(racks)
+        have = count_workers(node_states)
         held = {group: have[group] for group in self.least if group not in self.weight}
         if self._fresh is None or self._fresh[0] != held:
             start = minimum(self.empty, self.order, self.least)
@@ -256,47 +258,47 @@ class _Planner:
             self._fresh = held, start
         return self._fresh[1]
 
-    def improved(self, racks: list[Rack], best: list[Rack] | None) -> list[Rack]:
+    def improved(self, node_states: list[NodeState], best: list[NodeState] | None) -> list[NodeState]:
         """The next step from here to ``best``, if it is worth it."""
-        have, now = count_workers(racks), self.rate(racks)
+        have, now = count_workers(node_states), self.rate(node_states)
         if not 0 < now < math.inf:
-            return racks
-        grown = self.raised(racks, [(racks, have)])
-        chosen = grown if self.rate(grown) >= _WORTHWHILE * now else racks
+            return node_states
+        grown = self.raised(node_states, [(node_states, have)])
+        chosen = grown if self.rate(grown) >= _WORTHWHILE * now else node_states
         goal = 0.0 if best is None else self.rate(best)
         if best is not None and goal >= _WORTHWHILE * self.rate(chosen):
             traded = (
-                Rearrangement(racks, self.order, self.wanted(goal, have)).result(goal * (self.shared_cpu_s or 0.0))
+                Relocation(node_states, self.order, self.wanted(goal, have)).result(goal * (self.shared_cpu_s or 0.0))
                 or best
             )
             better = self.rate(traded) >= _WORTHWHILE * self.rate(chosen)
-            if better and self._tasks_done(racks, traded) > self._tasks_done(racks, chosen):
+            if better and self._tasks_done(node_states, traded) > self._tasks_done(node_states, chosen):
                 chosen = traded
         # A spare worker must not take what the slowest could use.
-        return racks if chosen is racks and grown is not racks else self.with_spares(chosen)
+        return node_states if chosen is node_states and grown is not node_states else self.with_spares(chosen)
 
-    def _tasks_done(self, before: list[Rack], after: list[Rack]) -> float:
+    def _tasks_done(self, before: list[NodeState], after: list[NodeState]) -> float:
         """Tasks of the input until the horizon, if one goes to ``after``: those who stay work until all are ready."""
         old, new = slots_of(before), slots_of(after)
-        stay = {group: (slots & old.get(group, Counter())).total() for group, slots in new.items()}
-        starting = [group for group, slots in new.items() if slots.total() > stay[group]]
+        staying = {group: (slots & old.get(group, Counter())).total() for group, slots in new.items()}
+        starting = [group for group, slots in new.items() if slots.total() > staying[group]]
         wait_s = min(self.horizon_s, max((self.setup_s[group] for group in starting), default=0.0))
         rate = self.rate(after)
-        return wait_s * min(rate, self.rate(after, stay)) + (self.horizon_s - wait_s) * rate
+        return wait_s * min(rate, self.rate(after, staying)) + (self.horizon_s - wait_s) * rate
 
-    def with_spares(self, racks: list[Rack]) -> list[Rack]:
+    def with_spares(self, node_states: list[NodeState]) -> list[NodeState]:
         """The same with one worker more for stages that are nearly the slowest, in room that nobody needs."""
-        rate = self.rate(racks)
+        rate = self.rate(node_states)
         if not 0 < rate < math.inf:
-            return racks
-        have = count_workers(racks)
+            return node_states
+        have = count_workers(node_states)
         enough = self.wanted(rate, have)
         for group, weight in self.weight.items():
             near = rate * (1 + EPSILON) * weight < have[group] < _NEARLY_SLOWEST * rate * weight
             if near and have[group] <= enough[group] and have[group] < self.most[group]:
-                tried = list(racks)
-                if not pack(tried, group, self.needs[group], 1, self.cores) and self.rate(tried) >= rate * (
+                tried = list(node_states)
+                if not place_workers(tried, group, self.needs[group], 1, self.cores) and self.rate(tried) >= rate * (
                     1 - EPSILON
                 ):
-                    racks = tried
-        return racks
+                    node_states = tried
+        return node_states

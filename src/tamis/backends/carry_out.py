@@ -7,35 +7,35 @@ import threading
 from tamis.backends.base import Run
 from tamis.backends.contracts import Limits, Manager
 from tamis.backends.coordinator import Coordinator
-from tamis.backends.crew import Crew
-from tamis.backends.runner import Places
+from tamis.backends.runner import RunPaths
 from tamis.backends.substrates.base import Substrate
+from tamis.backends.worker_registry import WorkerRegistry
 from tamis.errors import PlanError
 from tamis.plan import Plan
 from tamis.runs.progress import NoProgress
 from tamis.stages.base import SourceStage
 
 
-def places_of(run: Run) -> Places:
+def run_paths(run: Run) -> RunPaths:
     """The directories of a run that workers write to."""
     kept = run.directory
-    return Places(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "")
+    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "")
 
 
 def carry_out(
     plan: Plan,
     run: Run,
     substrate: Substrate,
-    crew: Crew,
+    registry: WorkerRegistry,
     limits: Limits,
-    places: Places,
+    places: RunPaths,
     manager: Manager | None = None,
 ) -> bool:
     """Carry out a plan on a substrate; return whether it came to its end."""
     coordinator = Coordinator(
         plan,
         substrate,
-        crew,
+        registry,
         run.journal,
         limits,
         scratch=places.scratch,

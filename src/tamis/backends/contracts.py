@@ -11,7 +11,7 @@ from tamis.stages.emit import Publish
 
 if TYPE_CHECKING:
     from tamis.backends.coordinator import Coordinator
-    from tamis.backends.crew import Worker
+    from tamis.backends.worker_registry import Worker
 
 __all__ = ["Journal", "Limits", "Manager", "Stop", "Watcher"]
 

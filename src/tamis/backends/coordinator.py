@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tamis.backends.contracts import Journal, Limits, Manager, Stop, Watcher
-from tamis.backends.crew import Crew
 from tamis.backends.dispatch import Assignment, Dispatcher
 from tamis.backends.failures import set_aside, setup_error, stage_error
-from tamis.backends.payload import Envelope, Maker, discard
+from tamis.backends.payload import Envelope, Maker, release_payload
 from tamis.backends.recovery import Recovery
 from tamis.backends.runner import Failure, Outcome
+from tamis.backends.scheduler_state import GroupState, SchedulerState
 from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, Substrate, WorkerDied, WorkerReady, WorkerUp
-from tamis.backends.traffic import GroupState, Traffic
+from tamis.backends.worker_registry import WorkerRegistry
 from tamis.errors import WorkerDiedError
 from tamis.plan import Plan
 from tamis.runs.stats import Snapshot, StageStats
@@ -51,7 +51,7 @@ class Coordinator:
     Args:
         plan: What to do.
         substrate: Where.
-        crew: The workers.
+        registry: The workers.
         journal: Where finished work goes.
         limits: What may be used.
         scratch: The run's directory for data between stages.
@@ -66,7 +66,7 @@ class Coordinator:
         self,
         plan: Plan,
         substrate: Substrate,
-        crew: Crew,
+        registry: WorkerRegistry,
         journal: Journal,
         limits: Limits,
         *,
@@ -79,10 +79,10 @@ class Coordinator:
     ) -> None:
         self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
         self.total_weight: int | None = None
-        self.traffic = Traffic(plan, journal, scratch, self.stats)
-        self.crew, self.limits = crew, limits
-        self._dispatcher = Dispatcher(plan, substrate, crew, self.traffic, limits)
-        self.paces = self._dispatcher.paces
+        self.scheduler = SchedulerState(plan, journal, scratch, self.stats)
+        self.registry, self.limits = registry, limits
+        self._dispatcher = Dispatcher(plan, substrate, registry, self.scheduler, limits)
+        self.timings = self._dispatcher.timings
         self._plan, self._substrate, self._journal = plan, substrate, journal
         self._quarantine, self._initial = quarantine, initial
         self._stop, self._watcher, self._manager = stop, watcher, manager
@@ -95,7 +95,7 @@ class Coordinator:
     @property
     def held_bytes(self) -> int:
         """Memory that tasks between stages take."""
-        return self.traffic.held_bytes
+        return self.scheduler.held_bytes
 
     @property
     def reserved_bytes(self) -> int:
@@ -106,15 +106,15 @@ class Coordinator:
 
     def run(self) -> bool:
         """Run to the end; return whether it got there (``False``: the user stopped it)."""
-        self.crew.start()
-        self.traffic.begin(self._initial)
+        self.registry.start()
+        self.scheduler.begin(self._initial)
         while True:
             self._heed_stop()
             self._advance()
             if (
                 not self._dispatcher.assignments
                 and not self._recovery
-                and not any(s.ready for s in self.traffic.groups)
+                and not any(s.ready for s in self.scheduler.groups)
             ):
                 break
             if self._manager:
@@ -125,29 +125,29 @@ class Coordinator:
             self._journal.flush()
             self._show()
         self._journal.flush()
-        return not self.traffic.draining
+        return not self.scheduler.draining
 
     def _heed_stop(self) -> None:
         if self._stop.level >= 2:
             raise KeyboardInterrupt
-        if self._stop.level == 1 and not self.traffic.draining:
-            self.traffic.drain(keep=self._recovery.repeats)
+        if self._stop.level == 1 and not self.scheduler.draining:
+            self.scheduler.drain(keep=self._recovery.repeats)
             if self._watcher:
                 self._watcher.message("Stopping: finishing what is in flight. Press Ctrl-C again to stop at once.")
 
     def _advance(self) -> None:
         """Feed and dispatch until nothing more can be given out."""
         while True:
-            self.traffic.feed(LOOKAHEAD + 4 * len(self.crew))
+            self.scheduler.feed(LOOKAHEAD + 4 * len(self.registry))
             self._dispatcher.give_out()
-            if not self.traffic.complete_sources():
+            if not self.scheduler.complete_sources():
                 return
 
     def snapshot(self, state: str = "") -> Snapshot:
         """The state of the run."""
         total = self.total_weight
-        if total is None and self.traffic.exhausted():
-            total = self.traffic.weight_fed
+        if total is None and self.scheduler.exhausted():
+            total = self.scheduler.weight_fed
         return Snapshot(
             elapsed_s=self._substrate.now() - self._began,
             stages=self.stats,
@@ -155,8 +155,8 @@ class Coordinator:
             held_bytes=self.held_bytes,
             budget_bytes=self.limits.budget_bytes,
             running=len(self._dispatcher.assignments),
-            workers=len(self.crew),
-            state=state or ("draining" if self.traffic.draining else "running"),
+            workers=len(self.registry),
+            state=state or ("draining" if self.scheduler.draining else "running"),
         )
 
     def tell(self, text: str) -> None:
@@ -180,23 +180,23 @@ class Coordinator:
         elif isinstance(event, Lost):
             self._on_lost(event)
         elif isinstance(event, WorkerReady):
-            worker = self.crew.workers.get(event.worker)
+            worker = self.registry.workers.get(event.worker)
             if worker is not None:
                 worker.since, worker.warm = self._substrate.now(), True
-                for group in self.crew.groups_of(worker):
-                    self.paces[group].failed_setups = 0
-                self.crew.ready(worker)
+                for group in self.registry.groups_of(worker):
+                    self.timings[group].failed_setups = 0
+                self.registry.ready(worker)
                 if self._manager:
                     self._manager.ready(worker, event.seconds)
         elif isinstance(event, WorkerUp):
-            worker = self.crew.workers.get(event.worker)
+            worker = self.registry.workers.get(event.worker)
             if worker is not None and self._manager:
                 worker.up = True
                 self._manager.up(worker)
         elif isinstance(event, SetupFailed):
             self._on_failed_setup(event)
         else:
-            self.crew.lose(event.worker)
+            self.registry.lose(event.worker)
 
     def _on_done(self, event: Done) -> None:
         assignment = self._dispatcher.take_back(event.ticket)
@@ -204,12 +204,12 @@ class Coordinator:
         if assignment is None:  # the work of a worker that was given up: somebody else does it
             self._throw_away(outcome)
             return
-        self.crew.take(assignment.worker, event.ticket, self._substrate.now())
+        self.registry.take(assignment.worker, event.ticket, self._substrate.now())
         if outcome.failure is not None:
             self._on_failure(assignment, outcome.failure)
         elif self._recovery.repeats(assignment.batch):
             self._journal.forget([p for p in outcome.published if p.temporary != p.final])
-            self.traffic.gone_again(self.traffic.groups[assignment.group], assignment.batch)
+            self.scheduler.gone_again(self.scheduler.groups[assignment.group], assignment.batch)
             self._deaths = 0
             for envelope in assignment.batch:
                 envelope.attempt = envelope.deaths = 0
@@ -220,10 +220,10 @@ class Coordinator:
     def _throw_away(self, outcome: Outcome) -> None:
         self._journal.forget(outcome.published)
         for envelope in outcome.outputs:
-            discard(envelope.payload)
+            release_payload(envelope.payload)
 
     def _on_success(self, assignment: Assignment, outcome: Outcome) -> None:
-        state, batch = self.traffic.groups[assignment.group], assignment.batch
+        state, batch = self.scheduler.groups[assignment.group], assignment.batch
         self._deaths = 0
         for vertex, stats in outcome.stats.items():
             self.stats[vertex].add(stats)
@@ -237,17 +237,17 @@ class Coordinator:
             if envelope.vertex >= 0:
                 target = self._plan.group_of[envelope.vertex]
                 state.sent[target] = state.sent.get(target, 0) + 1
-            self.traffic.send(envelope)
+            self.scheduler.send(envelope)
         weight = sum(e.weight for e in batch)
         if weight and made:
             state.out_ratio = max(state.out_ratio, made / weight)
         state.done += len(batch)
-        self.paces[assignment.group].service.add(outcome.seconds, len(batch))
+        self.timings[assignment.group].service.add(outcome.seconds, len(batch))
         if not self._upstream_sources(state):
             self._weight_done += weight
         for envelope in batch:
             envelope.attempt = envelope.deaths = 0  # should it be repeated, that is another matter
-            self.traffic.leave(state, envelope)
+            self.scheduler.leave(state, envelope)
 
     def _upstream_sources(self, state: GroupState) -> bool:
         """Whether the group is behind another one that does work (then its input was counted there)."""
@@ -255,7 +255,7 @@ class Coordinator:
         return any(not groups[i].is_source or groups[i].inputs for i in state.group.inputs)
 
     def _on_failure(self, assignment: Assignment, failure: Failure) -> None:
-        state, batch = self.traffic.groups[assignment.group], assignment.batch
+        state, batch = self.scheduler.groups[assignment.group], assignment.batch
         for envelope in batch:
             envelope.deaths += failure.died
             envelope.attempt += not failure.died
@@ -268,7 +268,7 @@ class Coordinator:
             return
         self.stats[state.group.entry].retries += 1
         if failure.died:
-            self.paces[assignment.group].suspects.add(id(batch))
+            self.timings[assignment.group].suspects.add(id(batch))
         state.ready.push(batch)
 
     def _set_aside(self, state: GroupState, batch: list[Envelope], failure: Failure) -> None:
@@ -282,12 +282,12 @@ class Coordinator:
         places = ", ".join(format_order(e.order) for e in batch[:3])
         self.tell(f"{failure.stage}: task {places} set aside in {self._quarantine}: {failure.error}")
         for envelope in batch:
-            self.traffic.leave(state, envelope)
+            self.scheduler.leave(state, envelope)
 
     def _on_death(self, event: WorkerDied) -> None:
         """Give the dead worker's tasks to others; only the one it was working on is held against."""
-        worker, now = self.crew.workers.get(event.worker), self._substrate.now()
-        for ticket in self.crew.lose(event.worker):
+        worker, now = self.registry.workers.get(event.worker), self._substrate.now()
+        for ticket in self.registry.lose(event.worker):
             assignment = self._dispatcher.take_back(ticket)
             assert assignment is not None
             if event.running == (ticket,):
@@ -295,8 +295,8 @@ class Coordinator:
                 self._on_failure(assignment, Failure(name, event.why, died=True))
             else:
                 if ticket in event.running:
-                    self.paces[assignment.group].suspects.add(id(assignment.batch))
-                self.traffic.groups[assignment.group].ready.push(assignment.batch)
+                    self.timings[assignment.group].suspects.add(id(assignment.batch))
+                self.scheduler.groups[assignment.group].ready.push(assignment.batch)
         if worker is not None and worker.node:  # a machine that goes takes all of its workers with it
             self._deaths += now - self._last_death.get(worker.node, -math.inf) > 1.0
             self._last_death[worker.node] = now
@@ -308,18 +308,18 @@ class Coordinator:
             )
 
     def _on_failed_setup(self, event: SetupFailed) -> None:
-        worker = self.crew.workers.get(event.worker)
-        for ticket in self.crew.lose(event.worker):
+        worker = self.registry.workers.get(event.worker)
+        for ticket in self.registry.lose(event.worker):
             assignment = self._dispatcher.take_back(ticket)
             assert assignment is not None
-            self.traffic.groups[assignment.group].ready.push(assignment.batch)
+            self.scheduler.groups[assignment.group].ready.push(assignment.batch)
         if worker is None:
             return
-        for group in self.crew.groups_of(worker):
-            pace = self.paces[group]
-            pace.failed_setups += 1
-            if event.failure.permanent or pace.failed_setups >= MAX_FAILED_SETUPS:
-                raise setup_error(event.failure, pace.failed_setups)
+        for group in self.registry.groups_of(worker):
+            timing = self.timings[group]
+            timing.failed_setups += 1
+            if event.failure.permanent or timing.failed_setups >= MAX_FAILED_SETUPS:
+                raise setup_error(event.failure, timing.failed_setups)
 
     # -- lost data ---------------------------------------------------------------------------------------------------
 
@@ -327,14 +327,14 @@ class Coordinator:
         assignment = self._dispatcher.take_back(event.ticket)
         if assignment is None:
             return
-        self.crew.take(assignment.worker, event.ticket, self._substrate.now())
-        batch, state = assignment.batch, self.traffic.groups[assignment.group]
+        self.registry.take(assignment.worker, event.ticket, self._substrate.now())
+        batch, state = assignment.batch, self.scheduler.groups[assignment.group]
         lost = [e for e in batch if any(e.payload is p for p in event.payloads)]
         if not lost:  # what the driver holds is sent again
             state.ready.push(batch)
             return
         if self._recovery.repeats(batch):
-            self.traffic.gone_again(state, batch)
+            self.scheduler.gone_again(state, batch)
             self._recovery.lost_again(batch, lost)
             return
         missing = len(lost)
@@ -349,7 +349,7 @@ class Coordinator:
             self._recovery.restore(envelope, one_is_back)
 
     def _repeat(self, maker: Maker) -> None:
-        self.traffic.come_back(self.traffic.groups[maker.group], maker.batch)
+        self.scheduler.come_back(self.scheduler.groups[maker.group], maker.batch)
 
 
 __all__ = ["Coordinator"]

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tamis.backends.packing import EPSILON, Cores, Node, Rack, card_gb, least_share, pack, racks_of, size
+from tamis.backends.gpu_placement import (
+    EPSILON,
+    Cores,
+    Node,
+    NodeState,
+    card_gb,
+    least_share,
+    node_states_of,
+    place_workers,
+    size,
+)
 from tamis.errors import ResourceError
 from tamis.stages.resources import Resources
 
@@ -63,18 +73,18 @@ def hard_to_place_first(demands: Iterable[Demand], nodes: Sequence[Node]) -> lis
     return sorted(demands, key=lambda demand: (size(demand.resources, kinds), demand.group))
 
 
-def minimum(empty: Sequence[Rack], order: Sequence[Demand], least: Mapping[int, int]) -> list[Rack] | None:
+def minimum(empty: Sequence[NodeState], order: Sequence[Demand], least: Mapping[int, int]) -> list[NodeState] | None:
     """A layout with so many workers of each group, ``None`` if the cards are too few. Where cores are, they share."""
     attempts: tuple[tuple[Cores, ...], ...] = (("free", "share"), ("share",))
     for attempt in attempts:
-        racks, left = list(empty), 0
+        node_states, left = list(empty), 0
         for demand in order:
             missing = least[demand.group]
             for cores in attempt:
-                missing = pack(racks, demand.group, demand.resources, missing, cores)
+                missing = place_workers(node_states, demand.group, demand.resources, missing, cores)
             left += missing
         if not left:
-            return racks
+            return node_states
     return None
 
 
@@ -94,7 +104,7 @@ def check_fits(nodes: Sequence[Node], demands: Sequence[Demand]) -> None:
         _check_alone(nodes, demand)
     asking = [demand for demand in demands if demand.resources.requires_gpu and demand.limit > 0]
     order = hard_to_place_first(asking, nodes)
-    if minimum(racks_of(nodes, {}, {}), order, {demand.group: demand.least for demand in order}) is not None:
+    if minimum(node_states_of(nodes, {}, {}), order, {demand.group: demand.least for demand in order}) is not None:
         return
     cards = [memory for node in nodes for memory in node.gpus]
     total = sum(demand.least * least_share(demand.resources, cards) for demand in asking)

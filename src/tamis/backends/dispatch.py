@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass, field
 
 from tamis.backends.contracts import Limits
-from tamis.backends.crew import Crew, Worker
 from tamis.backends.payload import Envelope
+from tamis.backends.scheduler_state import GroupState, SchedulerState
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.timing import ServiceTime
-from tamis.backends.traffic import GroupState, Traffic
+from tamis.backends.worker_registry import Worker, WorkerRegistry
 from tamis.plan import Plan
 
 MAX_DEPTH = 32
@@ -51,7 +51,7 @@ class Assignment:
 
 
 @dataclass
-class Pace:
+class GroupTiming:
     """How a group gets on.
 
     Args:
@@ -73,14 +73,22 @@ class Dispatcher:
     Args:
         plan: The groups.
         substrate: Where work is sent.
-        crew: The workers.
-        traffic: What is ready.
+        registry: The workers.
+        scheduler: What is ready.
         limits: What may be used.
     """
 
-    def __init__(self, plan: Plan, substrate: Substrate, crew: Crew, traffic: Traffic, limits: Limits) -> None:
-        self._plan, self._substrate, self._crew, self._traffic, self._limits = plan, substrate, crew, traffic, limits
-        self.paces = [Pace() for _ in plan.groups]
+    def __init__(
+        self, plan: Plan, substrate: Substrate, registry: WorkerRegistry, scheduler: SchedulerState, limits: Limits
+    ) -> None:
+        self._plan, self._substrate, self._registry, self._scheduler, self._limits = (
+            plan,
+            substrate,
+            registry,
+            scheduler,
+            limits,
+        )
+        self.timings = [GroupTiming() for _ in plan.groups]
         self.assignments: dict[int, Assignment] = {}
         self.reserved_bytes = 0
         self._tickets = itertools.count()
@@ -92,21 +100,21 @@ class Dispatcher:
         """Give out work, the most downstream first, so that what is begun is finished before more is read."""
         downstream_busy = False
         deepest: dict[int, int] = {}  # by pool: work that waits for a worker must not be passed by what comes before it
-        for state in self._traffic.groups:
+        for state in self._scheduler.groups:
             if state.ordered is not None:
-                self._traffic.release(state, last=False)
+                self._scheduler.release(state, last=False)
         self._longest_s = self._longest_by_pool()
-        for state in reversed(self._traffic.groups):
+        for state in reversed(self._scheduler.groups):
             if not state.ready:
                 downstream_busy = downstream_busy or state.running > 0
                 continue
             forced = not downstream_busy and not state.running
-            pool = self._crew.pool_for(state.group.index)
+            pool = self._registry.pool_for(state.group.index)
             limit = deepest.get(pool, MAX_DEPTH)
             while state.ready and self._dispatch(state, forced, limit):
                 forced = False
             if state.ready:  # what needs a worker for itself gets one only if others leave one free
-                suspects = self.paces[state.group.index].suspects
+                suspects = self.timings[state.group.index].suspects
                 deepest[pool] = 1 if suspects else min(limit, self._depth(state))
             downstream_busy = downstream_busy or bool(state.running or state.ready)
 
@@ -114,7 +122,7 @@ class Dispatcher:
         """Give out the first batch that can be, with others from the same machine; tell whether there was one."""
         group, cpus, portion = state.group.index, self._cpus(state), self._portion(state)
         depth = min(limit, self._depth(state))
-        anybody = self._crew.free(group, cpus, depth)
+        anybody = self._registry.free(group, cpus, depth)
         if anybody is None:
             return False
         far: str | None = None  # the home of a batch that nobody on its own machine can take
@@ -125,10 +133,10 @@ class Dispatcher:
             large = bool(home) and sum(e.nbytes for e in batch) >= FAR_BYTES
             if self._is_suspect(state, batch):
                 depth, portion = 1, 1
-                anybody = self._crew.free(group, cpus, depth)
+                anybody = self._registry.free(group, cpus, depth)
                 if anybody is None:
                     return False
-            worker = self._crew.free(group, cpus, depth, home) if large else anybody
+            worker = self._registry.free(group, cpus, depth, home) if large else anybody
             if worker is not None:
                 self._hand_over(worker, state, home, portion)
                 return True
@@ -152,11 +160,11 @@ class Dispatcher:
     def _next_batch(self, state: GroupState, home: str) -> list[Envelope]:
         batch = state.ready.pop(home)
         if not state.ready.lies_on(home):
-            self.paces[state.group.index].waiting_since.pop(home, None)
+            self.timings[state.group.index].waiting_since.pop(home, None)
         return batch
 
     def _is_suspect(self, state: GroupState, batch: list[Envelope]) -> bool:
-        return id(batch) in self.paces[state.group.index].suspects
+        return id(batch) in self.timings[state.group.index].suspects
 
     def _waits_for(self, group: int, home: str) -> bool:
         """Whether a batch should wait a moment for a worker on the machine that holds it.
@@ -165,8 +173,8 @@ class Dispatcher:
         can take, the others need not wait each time.
         """
         now = self._substrate.now()
-        waited = now - self.paces[group].waiting_since.setdefault(home, now)
-        return self._crew.has_worker_on(group, home) and waited < FAR_WAIT_S
+        waited = now - self.timings[group].waiting_since.setdefault(home, now)
+        return self._registry.has_worker_on(group, home) and waited < FAR_WAIT_S
 
     def _cost(self, state: GroupState, batch: list[Envelope]) -> int:
         """Memory that working on the batch will take beyond what it holds already."""
@@ -177,15 +185,15 @@ class Dispatcher:
 
     def _is_too_much(self, cost: int) -> bool:
         """Whether something of this cost does not fit into the budget now."""
-        return bool(cost) and self._traffic.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes
+        return bool(cost) and self._scheduler.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes
 
     def _longest_by_pool(self) -> dict[int, float]:
         """How long the longest assignments take that the workers of each pool have now."""
         longest: dict[int, float] = {}
-        for state in self._traffic.groups:
+        for state in self._scheduler.groups:
             if state.running or state.ready:
-                pool = self._crew.pool_for(state.group.index)
-                service = self.paces[state.group.index].service.per_assignment
+                pool = self._registry.pool_for(state.group.index)
+                service = self.timings[state.group.index].service.per_assignment
                 longest[pool] = max(longest.get(pool, 0.0), math.inf if service is None else service)
         return longest
 
@@ -196,11 +204,11 @@ class Dispatcher:
         be on its way while another is worked off.
         """
         group = state.group.index
-        service = self.paces[group].service.per_assignment
+        service = self.timings[group].service.per_assignment
         if service is None:
             return 1
-        longest = self._longest_s.get(self._crew.pool_for(group), 0.0)
-        few = len(state.ready) < self._crew.size_for(group)
+        longest = self._longest_s.get(self._registry.pool_for(group), 0.0)
+        few = len(state.ready) < self._registry.size_for(group)
         if longest > BRIEF_S and (few or longest > MUCH_LONGER * service):
             return 1
         depth = min(MAX_DEPTH, max(2, 1 + math.ceil(self._substrate.latency_s / max(service, 1e-6))))
@@ -212,11 +220,11 @@ class Dispatcher:
 
         What takes but a moment is not worth being shared out.
         """
-        service = self.paces[state.group.index].service.per_assignment
+        service = self.timings[state.group.index].service.per_assignment
         if service is None or not self._substrate.message_s:
             return 1
         worth, moment = (round(s / max(service, 1e-6)) for s in (self._substrate.message_s, MOMENT_S))
-        for_all = len(state.ready) // max(1, self._crew.size_for(state.group.index))
+        for_all = len(state.ready) // max(1, self._registry.size_for(state.group.index))
         return max(1, min(worth, max(for_all, moment), MAX_PORTION))
 
     def _cpus(self, state: GroupState) -> float:
@@ -225,7 +233,7 @@ class Dispatcher:
     def _assign(self, worker: Worker, state: GroupState, batch: list[Envelope]) -> None:
         ticket, group, cost = next(self._tickets), state.group.index, self._cost(state, batch)
         suspect = self._is_suspect(state, batch)
-        self._crew.give(worker, ticket, self._cpus(state), self._substrate.now(), alone=suspect)
+        self._registry.give(worker, ticket, self._cpus(state), self._substrate.now(), alone=suspect)
         state.running += 1
         self.reserved_bytes += cost
         self.assignments[ticket] = Assignment(worker, group, batch, cost)
@@ -249,7 +257,7 @@ class Dispatcher:
         """An assignment is no longer out: it is done, or its worker is gone."""
         assignment = self.assignments.pop(ticket, None)
         if assignment is not None:
-            self._traffic.groups[assignment.group].running -= 1
+            self._scheduler.groups[assignment.group].running -= 1
             self.reserved_bytes -= assignment.reserved
-            self.paces[assignment.group].suspects.discard(id(assignment.batch))
+            self.timings[assignment.group].suspects.discard(id(assignment.batch))
         return assignment

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tamis.backends.payload import Envelope, unpack
+from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import Failure, quarantine_file
 from tamis.errors import StageError, TamisError, WorkerDiedError
 from tamis.tasks import FileGroup
@@ -73,7 +73,7 @@ def source_files(envelope: Envelope) -> list[str]:
         envelope = envelope.maker.batch[0]
     if envelope.nbytes > 2**20 or not isinstance(envelope.payload, FileGroup | bytes):
         return []
-    task = unpack(envelope.payload)
+    task = decode_payload(envelope.payload)
     return list(task.data) if isinstance(task, FileGroup) else []
 
 

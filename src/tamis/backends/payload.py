@@ -80,7 +80,7 @@ def enclose(task: Task[Any], vertex: int) -> Envelope:
     return Envelope(vertex, task.task_id, task.order, task.nbytes, task.weight, task.num_items, task)
 
 
-def pack(payload: Any, directory: str) -> Any:
+def encode_payload(payload: Any, directory: str) -> Any:
     """A form of the payload that can be sent to another process: bytes if small, else a file."""
     if not isinstance(payload, Task):
         return payload
@@ -91,7 +91,7 @@ def pack(payload: Any, directory: str) -> Any:
     return pickled(payload)
 
 
-def unpack(payload: Any) -> Task[Any]:
+def decode_payload(payload: Any) -> Task[Any]:
     """The task, whatever form it has."""
     if isinstance(payload, Task):
         return payload
@@ -101,7 +101,7 @@ def unpack(payload: Any) -> Task[Any]:
     return task
 
 
-def discard(payload: Any) -> Any:
+def release_payload(payload: Any) -> Any:
     """Free what the payload holds outside of memory; return what is left of it.
 
     A reader that has a file mapped may go on reading.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tamis.backends.payload import GONE, Envelope, Maker, discard
+from tamis.backends.payload import GONE, Envelope, Maker, release_payload
 from tamis.backends.runner import Outcome
 from tamis.errors import StageError
 
@@ -81,7 +81,7 @@ class Recovery:
                 )
             envelope.payload, envelope.home = again.payload, again.home
         for envelope in [*made.values(), *repetition.restored]:
-            envelope.payload = discard(envelope.payload)
+            envelope.payload = release_payload(envelope.payload)
         for _, then in repetition.wanted:
             then()
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.backends.family import Family
-from tamis.backends.payload import Envelope, enclose, pack
+from tamis.backends.children import Children
+from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
@@ -21,7 +21,7 @@ from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import discard
+from tamis.stages.io.paths import remove_unpublished
 from tamis.stages.spill import spill
 from tamis.tasks import DocumentBatch, Task
 from tamis.tasks.base import StagePerf, digest
@@ -103,7 +103,7 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
-class Places:
+class RunPaths:
     """Directories of the run that workers write to."""
 
     scratch: str = ""
@@ -121,7 +121,7 @@ class GroupRunner:
         places: Where in the run directory it puts rows that could not be read and outputs.
     """
 
-    def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: Places) -> None:
+    def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: RunPaths) -> None:
         self._spec, self._worker = spec, worker
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
         self._drops, self._drop_log = places.drops, DropLog()
@@ -151,7 +151,7 @@ class GroupRunner:
             for stage in self._stages.values():
                 stage.take_metrics()
             for item in self._outcome.published:
-                discard(item)
+                remove_unpublished(item)
             self._outcome = failed
         self._outcome.seconds = time.perf_counter() - began
         return self._outcome
@@ -191,7 +191,7 @@ class GroupRunner:
         items = sum(t.num_items for t in tasks)
         rows_before = stats.rows_out + stats.rows_dropped + stats.quarantined
         results = self._results(stage, tasks)
-        family: Family | None = None
+        children: Children | None = None
         while True:
             self._at = vertex
             began = time.perf_counter()
@@ -201,13 +201,13 @@ class GroupRunner:
                 break
             finally:
                 stats.seconds += time.perf_counter() - began
-            if family is None or family.parent is not parent:
-                self._end(vertex, stats, family)
-                family = Family(parent)
-            self._handle(vertex, stats, family, item)
+            if children is None or children.parent is not parent:
+                self._end(vertex, stats, children)
+                children = Children(parent)
+            self._handle(vertex, stats, children, item)
         for metric, value in stage.take_metrics().items():
             stats.custom[metric] = stats.custom.get(metric, 0) + value
-        self._end(vertex, stats, family)
+        self._end(vertex, stats, children)
         accounted = stats.rows_out + stats.rows_dropped + stats.quarantined - rows_before
         self._count_rows(vertex, stats, items, accounted, all(isinstance(t, DocumentBatch) for t in tasks))
 
@@ -240,7 +240,7 @@ class GroupRunner:
         for item in items:
             yield together, item
 
-    def _handle(self, vertex: int, stats: StageStats, family: Family, item: Emission) -> None:
+    def _handle(self, vertex: int, stats: StageStats, children: Children, item: Emission) -> None:
         if isinstance(item, Publish):
             self._outcome.published.append(item)
             self._no_rows.add(vertex)
@@ -259,18 +259,18 @@ class GroupRunner:
             if self._drops:
                 self._drop_log.add(self._spec.names[vertex], item)
             if DROPPED in self._spec.edges[vertex]:
-                family.dropped.append(self._dropped_rows(vertex, item))
+                children.dropped.append(self._dropped_rows(vertex, item))
         else:
             port, made = (item.port, item.task) if isinstance(item, Emit) else (MAIN, item)
-            for child in family.add(port, made):
-                self._pass_on(vertex, stats, family.parent, *child)
+            for child in children.add(port, made):
+                self._pass_on(vertex, stats, children.parent, *child)
 
-    def _end(self, vertex: int, stats: StageStats, family: Family | None) -> None:
+    def _end(self, vertex: int, stats: StageStats, children: Children | None) -> None:
         """No more comes of a task: pass on what was held back."""
-        if family is None:
+        if children is None:
             return
-        for child in family.end():
-            self._pass_on(vertex, stats, family.parent, *child)
+        for child in children.end():
+            self._pass_on(vertex, stats, children.parent, *child)
 
     def _pass_on(
         self, vertex: int, stats: StageStats, parent: Task[Any], port: str, made: Task[Any], ordinal: int | None
@@ -316,7 +316,7 @@ class GroupRunner:
             # Many children at once: what is more than a worker should carry is set down until it is taken up.
             folder = os.path.join(self._scratch, "payloads")
             os.makedirs(folder, exist_ok=True)
-            envelope.payload, envelope.nbytes = pack(task, folder), 0
+            envelope.payload, envelope.nbytes = encode_payload(task, folder), 0
         self._carried += envelope.nbytes
         return envelope
 
@@ -425,7 +425,7 @@ __all__ = [
     "GroupRunner",
     "GroupSpec",
     "Outcome",
-    "Places",
+    "RunPaths",
     "cannot_travel",
     "failure_of",
     "quarantine_file",

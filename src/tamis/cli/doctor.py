@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 import tamis
-from tamis.backends.machine import Machine, this_machine
 from tamis.cli.output import print_json, show
+from tamis.core.host import Machine, this_machine
 
 __all__ = ["run"]
 

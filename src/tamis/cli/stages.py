@@ -11,7 +11,7 @@ from typing import Any
 
 from tamis.cli.output import complain, print_json, show
 from tamis.errors import RecipeError
-from tamis.stages.registry import REQUIRED, Entry, catalogue, find, listed, parameters_of, summary_of
+from tamis.pipeline.catalogue import REQUIRED, Entry, catalogue, find, listed, parameters_of, summary_of
 
 __all__ = ["run"]
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import tamis
-from tamis.compat import places
+from tamis.compat import module_map
 from tamis.compat.hints import hint_for
 from tamis.errors import NotInTamisError
 
@@ -39,7 +39,7 @@ class Alias(ModuleType):
     def __getattr__(self, name: str) -> Any:
         # Modules are left to the import system, which asks the finder: so they are aliases as well.
         if name == "__version__" or not name.startswith("__"):
-            own_name = places.NAMES.get((_without_package(self.__name__), name), name)
+            own_name = module_map.NAMES.get((_without_package(self.__name__), name), name)
             for module in self._behind:
                 if hasattr(module, own_name) and not _is_our_module(found := getattr(module, own_name)):
                     return found
@@ -68,7 +68,7 @@ class Finder(MetaPathFinder, Loader):
         if not _is_peers(fullname):
             return None
         behind = modules_behind(fullname)
-        if not behind and not places.is_only_a_parent(_without_package(fullname)):
+        if not behind and not module_map.is_only_a_parent(_without_package(fullname)):
             raise NotInTamisError(refusal(fullname))
         # Every module is a package: then `from module import name` asks here about a name that is not there.
         return ModuleSpec(fullname, self, is_package=True)
@@ -113,7 +113,7 @@ def deactivate() -> None:
 
 def modules_behind(fullname: str) -> list[ModuleType]:
     """The tamis modules that have the names of a module of the peer's."""
-    names = [name for name in places.candidates(_without_package(fullname)) if _exists(name)]
+    names = [name for name in module_map.candidates(_without_package(fullname)) if _exists(name)]
     return [importlib.import_module(name) for name in dict.fromkeys(names)]
 
 
@@ -129,7 +129,7 @@ def refusal(fullname: str) -> str:
 
 
 def _advice(fullname: str) -> str:
-    from tamis.stages.registry import catalogue  # imports every stage: only for a message
+    from tamis.pipeline.catalogue import catalogue  # imports every stage: only for a message
 
     parent, _, name = fullname.rpartition(".")
     known = catalogue()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["PADDING", "TextBuffers"]
 
 PADDING = 128
-"""Bytes after a text that a kernel may read, as in :mod:`tamis.kernels.sources.machine`."""
+"""Bytes after a text that a kernel may read, as in :mod:`tamis.kernels.sources.primitives`."""
 
 
 @dataclass(frozen=True)

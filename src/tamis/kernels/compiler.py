@@ -41,7 +41,7 @@ def compile_kernel(source: Any, portable: bool = False) -> bytes:
     """
     import llvmlite.binding as llvm
 
-    from tamis.kernels.sources.machine import compiled_for
+    from tamis.kernels.sources.primitives import compiled_for
 
     dispatcher = compiled_for(source.SIGNATURE, source.kernel)
     (compiled,) = dispatcher.overloads.values()

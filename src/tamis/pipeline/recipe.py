@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tamis.errors import RecipeError, did_you_mean
+from tamis.pipeline.catalogue import find, is_known
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import Node, parse_yaml
 from tamis.pipeline.shipped import shipped_recipes
 from tamis.sizes import byte_size
-from tamis.stages.registry import find, is_known
 
 if TYPE_CHECKING:
     from tamis.backends.base import Executor

@@ -17,9 +17,9 @@ from dataclasses import is_dataclass
 from typing import Any, Final
 
 from tamis.errors import RecipeError, TamisError, did_you_mean
+from tamis.pipeline.catalogue import REQUIRED, find, is_known, parameters_of, takes_any_parameter
 from tamis.pipeline.recipe_nodes import Node
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.registry import REQUIRED, find, is_known, parameters_of, takes_any_parameter
 from tamis.stages.resources import Resources
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import tamis
 from tamis.backends.base import Executor, Run
 from tamis.errors import RunInterrupted
-from tamis.pipeline.places import check_places
+from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory, RunJournal
 from tamis.runs.progress import Observer, choose_progress
@@ -36,7 +36,7 @@ def run_plan(
 ) -> RunResult:
     """Carry out a plan; the run directory has its summary and report also when it fails."""
     executor.check(plan)
-    check_places(plan, run_dir)
+    check_path_conflicts(plan, run_dir)
     directory = RunDirectory.create(plan.name, run_dir)
     sinks = {v.name: v.stage for v in plan.vertices if isinstance(v.stage, FileSink)}
     for stage in sinks.values():  # last, since it may remove earlier output

@@ -28,7 +28,7 @@ from tamis.errors import PlanError
 from tamis.runs.ledger import Ledger
 from tamis.runs.stats import RunSummary
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import discard, publish
+from tamis.stages.io.paths import publish, remove_unpublished
 from tamis.tasks import Task
 from tamis.tasks.storage import pickled, read_task
 
@@ -201,7 +201,7 @@ class RunJournal:
     def forget(self, published: list[Publish]) -> None:
         """Remove the files of an attempt that does not count."""
         for item in published:
-            discard(item)
+            remove_unpublished(item)
 
     def close(self) -> None:
         """Flush and close."""

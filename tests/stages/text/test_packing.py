@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import PlanError
-from tamis.stages.text.packing import PackSequences
+from tamis.stages.text.sequence_packing import PackSequences
 from tamis.tasks import DocumentBatch
 from tamis.testing import run_stage
 

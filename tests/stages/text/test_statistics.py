@@ -16,8 +16,8 @@ from polars.testing import assert_frame_equal
 from tamis.errors import DataError
 from tamis.stages.text.filters import UrlsFilter, WordCountFilter
 from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
+from tamis.stages.text.statistics.document_keys import FILE, ROW, START
 from tamis.stages.text.statistics.measures import bin_edges, bin_of, default_filters
-from tamis.stages.text.statistics.places import FILE, ROW, START
 from tamis.tasks import DocumentBatch
 from tamis.testing import run_stage
 

@@ -16,7 +16,7 @@ from tamis.errors import DataError, PlanError, TamisError
 from tamis.pipeline import Pipeline
 from tamis.stages.io.megatron import MegatronPair, merge_file_prefixes
 from tamis.stages.text.io.writer.megatron_tokenizer import MegatronTokenizerWriter
-from tamis.stages.text.packing import PackedParquetWriter
+from tamis.stages.text.sequence_packing import PackedParquetWriter
 from tamis.stages.text.tokenization import TokenCount, Tokenize
 from tamis.tasks import DocumentBatch
 from tamis.testing import run_stage

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from tamis.backends import machine
 from tamis.backends.base import Run
-from tamis.backends.carry_out import carry_out, places_of
+from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
-from tamis.backends.crew import Crew, Pool
-from tamis.backends.runner import GroupSpec, Places, set_up_on_node
+from tamis.backends.runner import GroupSpec, RunPaths, set_up_on_node
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate
 from tamis.backends.substrates.mixed import MixedSubstrate
 from tamis.backends.substrates.processes import ProcessSubstrate, pickled_stages
 from tamis.backends.substrates.threads import ThreadSubstrate
+from tamis.backends.worker_registry import Pool, WorkerRegistry
+from tamis.core import host
 from tamis.errors import PlanError, ResourceError, did_you_mean
 from tamis.plan import Group, Plan
 from tamis.sizes import byte_size
@@ -62,7 +62,7 @@ class LocalExecutor:
                 raise ValueError(f"LocalExecutor({name}={value!r}): must be one of {', '.join(known)}.{hint}")
         if workers is not None and workers < 0:
             raise ValueError(f"LocalExecutor(workers={workers}): must not be negative")
-        self.workers = max(1, int(machine.usable_cores())) if workers is None else workers
+        self.workers = max(1, int(host.usable_cores())) if workers is None else workers
         self.substrate = "inline" if self.workers == 0 else substrate
         self.execution_mode: str = execution_mode
         self.memory_budget = self._budget(memory_budget)
@@ -91,20 +91,20 @@ class LocalExecutor:
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
-        places = places_of(run)
+        places = run_paths(run)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
         substrate = self._substrate(specs, places, in_processes)
         for spec in specs.values():
             set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
         cpus = max(1, self.workers)
-        crew = Crew(substrate, self._pools(plan, in_processes), {"": cpus})
+        registry = WorkerRegistry(substrate, self._pools(plan, in_processes), {"": cpus})
         limits = Limits(cpus, self.memory_budget, self.retries)
-        return carry_out(plan, run, substrate, crew, limits, places)
+        return carry_out(plan, run, substrate, registry, limits, places)
 
     def _budget(self, given: int | str | None) -> int:
         if given is None:
-            return min(machine.memory().total_bytes // 4, max(512 * MIB, 128 * MIB * self.workers))
+            return min(host.memory().total_bytes // 4, max(512 * MIB, 128 * MIB * self.workers))
         budget = byte_size(given)
         if budget < MIB:
             raise ValueError(f"LocalExecutor(memory_budget={given!r}): less than 1 MiB is of no use")
@@ -123,7 +123,7 @@ class LocalExecutor:
             if g.resources.requires_gpu or g.timeout_s is not None or (not g.releases_gil and self.workers > 1)
         )
 
-    def _substrate(self, specs: dict[int, GroupSpec], places: Places, in_processes: frozenset[int]) -> Substrate:
+    def _substrate(self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int]) -> Substrate:
         if self.substrate == "inline":
             return InlineSubstrate(specs, places)
         threads = ThreadSubstrate(specs, places)
@@ -150,7 +150,7 @@ class LocalExecutor:
 
     def _gpu_pool(self, plan: Plan, group: Group) -> Pool:
         names = " + ".join(plan.vertices[v].name for v in group.vertices)
-        cards = machine.gpus()
+        cards = host.gpus()
         if not cards:
             raise ResourceError(
                 f"stage {names!r} asks for a GPU ({group.resources}), but this machine has none that can be used. "

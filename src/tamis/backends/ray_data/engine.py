@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.backends.foreign.cluster import ClusterNode, Slot, others
-from tamis.backends.foreign.kit import Kit
-from tamis.backends.foreign.operator import Operator, OperatorSpec, Parcel
+from tamis.backends.external.operator import Operator, OperatorSpec, Parcel
+from tamis.backends.external.ray_session import ClusterNode, Slot, others
+from tamis.backends.external.worker_spec import WorkerSpec
 from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import Group
 from tamis.stages.base import WorkerMetadata
@@ -23,7 +23,7 @@ A_LITTLE_CPU = 1e-4
 
 
 @dataclass
-class Seat:
+class RayDataPlacement:
     """How a group runs on Ray.
 
     Args:
@@ -53,22 +53,28 @@ class RayDataEngine:
     """Runs segments of a plan as datasets.
 
     Args:
-        kit: What workers are given.
-        seats: How each group runs.
+        worker_spec: What workers are given.
+        placements: How each group runs.
         nodes: The machines that may be used.
         retries: How often a task is tried again after its stage raised.
     """
 
-    def __init__(self, kit: Kit, seats: dict[int, Seat], nodes: Sequence[ClusterNode], retries: int) -> None:
+    def __init__(
+        self,
+        worker_spec: WorkerSpec,
+        placements: dict[int, RayDataPlacement],
+        nodes: Sequence[ClusterNode],
+        retries: int,
+    ) -> None:
         self.workers = max(1, int(sum(n.cpus for n in nodes)))
-        self._kit, self._seats, self._retries = kit, seats, retries
-        self._mailbox = kit.mailbox
+        self._worker_spec, self._placements, self._retries = worker_spec, placements, retries
+        self._mailbox = worker_spec.mailbox
         self._avoid = others(nodes)
         self._executor: Any = None
 
     def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
         """What the workers of a group must know."""
-        return self._kit.operator(group, inside, retries=self._retries)
+        return self._worker_spec.operator(group, inside, retries=self._retries)
 
     def take(self, wait_s: float) -> list[bytes]:
         """The records that have come in."""
@@ -92,7 +98,7 @@ class RayDataEngine:
         try:
             dataset = ray.data.from_blocks([row_of(p) for p in parcels])
             for place, (group, spec) in enumerate(zip(groups, operators, strict=True)):
-                dataset = self._mapped(dataset, self._seats[group.index], spec, place)
+                dataset = self._mapped(dataset, self._placements[group.index], spec, place)
             self._keep_executor_of(dataset)
             for _ in dataset.iter_internal_ref_bundles():
                 pass  # what comes out at the end has been told already
@@ -121,30 +127,32 @@ class RayDataEngine:
 
         dataset._create_executor = kept
 
-    def _mapped(self, dataset: Any, seat: Seat, spec: OperatorSpec, place: int) -> Any:
+    def _mapped(self, dataset: Any, placement: RayDataPlacement, spec: OperatorSpec, place: int) -> Any:
         from ray.data import ActorPoolStrategy, TaskPoolStrategy
 
         # Neighbours that ask for the same are fused by Ray Data. What runs together is the plan's business, and a
         # task that makes many must let others work on them: so no two neighbours ask for quite the same.
-        cpus = max(seat.cpus - A_LITTLE_CPU * (place % 2), 0.0)
+        cpus = max(placement.cpus - A_LITTLE_CPU * (place % 2), 0.0)
         options: dict[str, Any] = {"num_cpus": cpus, "batch_format": "pyarrow", "batch_size": 1}
-        if seat.gpus:
-            options["num_gpus"] = seat.gpus
-        if seat.runtime_env:
-            options["runtime_env"] = seat.runtime_env
+        if placement.gpus:
+            options["num_gpus"] = placement.gpus
+        if placement.runtime_env:
+            options["runtime_env"] = placement.runtime_env
         if self._avoid:
             options["label_selector"] = {"ray.io/node-id": f"!in({', '.join(self._avoid)})"}
-        options |= seat.remote_args
+        options |= placement.remote_args
         slot = self._mailbox.slot
-        if seat.is_actor:
-            if seat.most == seat.least:
-                actors = ActorPoolStrategy(size=seat.least)
+        if placement.is_actor:
+            if placement.most == placement.least:
+                actors = ActorPoolStrategy(size=placement.least)
             else:
-                actors = ActorPoolStrategy(min_size=seat.least, max_size=seat.most, initial_size=seat.initial)
+                actors = ActorPoolStrategy(
+                    min_size=placement.least, max_size=placement.most, initial_size=placement.initial
+                )
             return dataset.map_batches(OperatorActor, fn_constructor_args=(spec, slot), compute=actors, **options)
-        if seat.max_calls:
-            options["max_calls"] = seat.max_calls
-        pool = TaskPoolStrategy(size=seat.most)
+        if placement.max_calls:
+            options["max_calls"] = placement.max_calls
+        pool = TaskPoolStrategy(size=placement.most)
         return dataset.map_batches(operator_task, fn_args=(spec, slot), compute=pool, **options)
 
 

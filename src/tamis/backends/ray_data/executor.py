@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tamis.backends.base import Run
-from tamis.backends.foreign.cluster import (
+from tamis.backends.external.driver import segments_of
+from tamis.backends.external.fitting import AMOUNT, COUNT, FLAG, TABLE, Need, check_gpus, check_settings, scaled_cpus
+from tamis.backends.external.ray_session import (
     ClusterNode,
-    Stay,
+    RaySession,
     card_memory_gb,
     gpu_share,
     ignores_head,
@@ -15,10 +17,8 @@ from tamis.backends.foreign.cluster import (
     names_of,
     nodes_of,
 )
-from tamis.backends.foreign.driver import segments_of
-from tamis.backends.foreign.fitting import AMOUNT, COUNT, FLAG, TABLE, Need, check_gpus, check_settings, scaled_cpus
-from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
-from tamis.backends.ray_data.engine import RayDataEngine, Seat
+from tamis.backends.external.worker_spec import WorkerSpec, group_specs, run_on_engine
+from tamis.backends.ray_data.engine import RayDataEngine, RayDataPlacement
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.errors import MissingExtraError, PlanError
 from tamis.plan import Group, Plan
@@ -76,7 +76,7 @@ class RayDataExecutor:
         self.execution_mode = "streaming"
         self.fuse = fuse
         self.retries = retries
-        self._stay = Stay("RayDataExecutor")
+        self._session = RaySession("RayDataExecutor")
 
     def describe(self) -> str:
         """The executor in a few words."""
@@ -95,32 +95,32 @@ class RayDataExecutor:
         try:
             self._fitted(plan)
         except BaseException:
-            self._stay.end()
+            self._session.end()
             raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
         try:
-            ray, nodes, seats = self._fitted(plan)
-            kit = Kit.of(ray, plan, run, nodes, self.config.get("runtime_env"))
-            return run_on_engine(plan, run, RayDataEngine(kit, seats, nodes, self.retries), kit)
+            ray, nodes, placements = self._fitted(plan)
+            worker_spec = WorkerSpec.of(ray, plan, run, nodes, self.config.get("runtime_env"))
+            return run_on_engine(plan, run, RayDataEngine(worker_spec, placements, nodes, self.retries), worker_spec)
         finally:
-            self._stay.end()
+            self._session.end()
 
-    def _fitted(self, plan: Plan) -> tuple[Any, list[ClusterNode], dict[int, Seat]]:
+    def _fitted(self, plan: Plan) -> tuple[Any, list[ClusterNode], dict[int, RayDataPlacement]]:
         """Ray, its machines, and how the groups run on them."""
-        ray = self._stay.begin()
+        ray = self._session.begin()
         nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
-        return ray, nodes, self._seats(ray, plan, nodes)
+        return ray, nodes, self._placements(ray, plan, nodes)
 
-    def _seats(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, Seat]:
+    def _placements(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, RayDataPlacement]:
         """For each group: tasks or actors, how many, and what each asks of Ray."""
         wants_memory = any(g.resources.gpu_memory_gb for g in plan.groups)
         card_gb = card_memory_gb(ray, nodes) if wants_memory else 0.0
         total, largest = sum(n.cpus for n in nodes), max(n.cpus for n in nodes)
-        seats: dict[int, Seat] = {}
+        placements: dict[int, RayDataPlacement] = {}
         for segment in segments_of(plan):
-            own = [self._seat(plan, g, card_gb, len(nodes)) for g in segment.groups]
+            own = [self._placement(plan, g, card_gb, len(nodes)) for g in segment.groups]
             needs = [Need(names_of(plan, s.group), s.cpus, s.gpus, s.least) for s in own]
             check_gpus(needs, nodes, "Ray Data")
             # Actors hold what they ask for to the end. Where tasks run beside them, some must be left for those.
@@ -128,14 +128,14 @@ class RayDataExecutor:
             for_tasks = max((s.cpus for s in own if not s.is_actor), default=0.0)
             for_tasks = min(for_tasks, largest, total / 2 if actors else total)
             scaled = scaled_cpus([n for _, n in actors], total - for_tasks, largest)
-            for (seat, _), cpus in zip(actors, scaled, strict=True):
-                seat.cpus = cpus
-            for seat in own:
-                seat.cpus = seat.cpus if seat.is_actor else min(seat.cpus, for_tasks)
-                seats[seat.group.index] = seat
-        return seats
+            for (placement, _), cpus in zip(actors, scaled, strict=True):
+                placement.cpus = cpus
+            for placement in own:
+                placement.cpus = placement.cpus if placement.is_actor else min(placement.cpus, for_tasks)
+                placements[placement.group.index] = placement
+        return placements
 
-    def _seat(self, plan: Plan, group: Group, card_gb: float, nodes: int) -> Seat:
+    def _placement(self, plan: Plan, group: Group, card_gb: float, nodes: int) -> RayDataPlacement:
         spec = _spec_of(plan, group)
         stages = [plan.vertices[v].stage for v in group.vertices]
         lives = any(
@@ -152,7 +152,7 @@ class RayDataExecutor:
                 f"stage {names_of(plan, group)!r}: initial_workers={initial} must be between the least and the most "
                 f"workers, {least or 1} and {most or 'any number'}"
             )
-        return Seat(
+        return RayDataPlacement(
             group,
             is_actor=bool(spec.get("is_actor_stage", False) or gpus or lives),
             cpus=float(spec.get("ray_num_cpus", group.resources.cpus)),

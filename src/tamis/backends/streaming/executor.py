@@ -6,14 +6,14 @@ import os
 import weakref
 from typing import Any, Literal
 
+from tamis.backends.autoscaler import Autoscaler, is_staffed
 from tamis.backends.balance import Demand, Node, check_fits
 from tamis.backends.base import Run
-from tamis.backends.carry_out import carry_out, places_of
+from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
-from tamis.backends.crew import Crew, Pool
-from tamis.backends.fleet import Fleet, is_staffed
 from tamis.backends.runner import GroupSpec
-from tamis.backends.streaming.cluster import Cluster, load_ray
+from tamis.backends.streaming.cluster_view import Cluster, load_ray
+from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.errors import PlanError, did_you_mean
 from tamis.plan import Group, Plan
 from tamis.sizes import byte_size
@@ -105,7 +105,7 @@ class StreamingExecutor:
     def _execute(self, plan: Plan, run: Run, cluster: Cluster) -> bool:
         from tamis.backends.substrates.ray import RaySubstrate
 
-        places = places_of(run)
+        places = run_paths(run)
         work = [g for g in plan.groups if not g.is_source]
         staffed = [g for g in work if is_staffed(g)]
         shared = frozenset(g.index for g in work if not is_staffed(g))
@@ -115,11 +115,11 @@ class StreamingExecutor:
         eager = frozenset(g.index for g in staffed)
         substrate = RaySubstrate(_specs(plan), places, eager, envs, self.runtime_env)
         nodes = cluster.nodes()
-        crew = Crew(substrate, pools, {n.id: n.cpus for n in nodes}, elastic=True)
+        registry = WorkerRegistry(substrate, pools, {n.id: n.cpus for n in nodes}, elastic=True)
         budget = self.memory_budget or int(STORE_SHARE * cluster.store_bytes())
         limits = Limits(max(n.cpus for n in nodes), budget, self.retries, least_cpus=LEAST_CPUS)
-        fleet = Fleet(plan, crew, cluster.nodes, substrate.now, cluster.cores)
-        return carry_out(plan, run, substrate, crew, limits, places, fleet)
+        autoscaler = Autoscaler(plan, registry, cluster.nodes, substrate.now, cluster.cores)
+        return carry_out(plan, run, substrate, registry, limits, places, autoscaler)
 
     def _connected(self, plan: Plan) -> Cluster:
         if self._cluster is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
-from tamis.backends.payload import Envelope, unpack
-from tamis.backends.runner import GroupRunner, GroupSpec, Places
+from tamis.backends.payload import Envelope, decode_payload
+from tamis.backends.runner import GroupRunner, GroupSpec, RunPaths
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata
 from tamis.tasks.storage import write_task
 
 
-class Workbench:
+class WorkerRunners:
     """The runners of one worker, made when they are first needed.
 
     Args:
@@ -23,7 +23,7 @@ class Workbench:
     """
 
     def __init__(
-        self, specs: dict[int, GroupSpec], places: Places, worker_id: str, gpu_ids: tuple[int, ...] = ()
+        self, specs: dict[int, GroupSpec], places: RunPaths, worker_id: str, gpu_ids: tuple[int, ...] = ()
     ) -> None:
         self._specs, self._places = specs, places
         self._worker = WorkerMetadata(worker_id, places.scratch, gpu_ids)
@@ -53,8 +53,8 @@ class InlineSubstrate:
     message_s: float = 0.0
     volatile: ClassVar[bool] = False
 
-    def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
-        self._bench = Workbench(specs, places, "inline")
+    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths) -> None:
+        self._placement = WorkerRunners(specs, places, "inline")
         self._events: list[Event] = []
 
     def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
@@ -62,7 +62,7 @@ class InlineSubstrate:
 
     def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
         """Do the work now."""
-        outcome = self._bench.runner(group).run([unpack(e.payload) for e in envelopes])
+        outcome = self._placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
         self._events.append(Done(ticket, outcome))
 
     def poll(self, timeout_s: float) -> list[Event]:
@@ -82,9 +82,9 @@ class InlineSubstrate:
 
     def set_down(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
-        write_task(unpack(payload), path)
+        write_task(decode_payload(payload), path)
 
     def close(self, *, at_once: bool) -> None:
         """Tear the stages down."""
         if not at_once:
-            self._bench.close()
+            self._placement.close()

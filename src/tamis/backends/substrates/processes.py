@@ -21,8 +21,8 @@ from typing import IO, Any
 import cloudpickle
 
 import tamis
-from tamis.backends.payload import pack
-from tamis.backends.runner import GroupSpec, Outcome, Places, cannot_travel
+from tamis.backends.payload import encode_payload
+from tamis.backends.runner import GroupSpec, Outcome, RunPaths, cannot_travel
 from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
@@ -62,7 +62,7 @@ class ProcessSubstrate(ThreadSubstrate):
         payloads: Directory for tasks on their way between processes.
     """
 
-    def __init__(self, specs: dict[int, GroupSpec], places: Places, payloads: str) -> None:
+    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths, payloads: str) -> None:
         super().__init__(specs, places)
         self._payloads = payloads
         os.makedirs(payloads, exist_ok=True)
@@ -147,7 +147,7 @@ class ProcessSubstrate(ThreadSubstrate):
         ticket, group, envelopes = assignment
         for envelope in envelopes:
             # Packed in place, so that it is freed with the envelope and is there for another try.
-            envelope.payload = pack(envelope.payload, self._payloads)
+            envelope.payload = encode_payload(envelope.payload, self._payloads)
         message = pickle.dumps((group, [e.payload for e in envelopes]))
         if len(message) > SENT_AHEAD_BYTES:
             self._hear_all(process, tickets)

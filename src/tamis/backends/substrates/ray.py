@@ -34,7 +34,7 @@ from ray.exceptions import (
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tamis.backends.payload import Envelope, ObjectPart
-from tamis.backends.runner import Failure, GroupSpec, Outcome, Places, cannot_travel
+from tamis.backends.runner import Failure, GroupSpec, Outcome, RunPaths, cannot_travel
 from tamis.backends.substrates.base import (
     Done,
     Event,
@@ -122,7 +122,7 @@ class RaySubstrate:
     def __init__(
         self,
         specs: dict[int, GroupSpec],
-        places: Places,
+        places: RunPaths,
         eager: frozenset[int],
         runtime_envs: dict[int, dict[str, Any]],
         runtime_env: dict[str, Any] | None = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tamis.backends.runner import Failure, Places
+    from tamis.backends.runner import Failure, RunPaths
 
 # Imported where they are used: the environment must be set first, and an actor is up sooner.
 
@@ -65,18 +65,18 @@ class RayWorker:
 
     def begin(self, stages: bytes) -> None:
         """Import what it takes and unpack the stages: what every worker does first, and costs the machine most."""
-        from tamis.backends.substrates.inline import Workbench  # noqa: F401 - imported ahead
+        from tamis.backends.substrates.inline import WorkerRunners  # noqa: F401 - imported ahead
 
         self._specs = pickle.loads(stages)
 
     def set_up(
-        self, places: Places, eager: Sequence[int], node_failure: Failure | None
+        self, places: RunPaths, eager: Sequence[int], node_failure: Failure | None
     ) -> tuple[Failure | None, bool, float]:
         """Set up the stages of the ``eager`` groups.
 
         Returns what went wrong, whether that was ``setup_on_node``, and how many seconds it took.
         """
-        from tamis.backends.substrates.inline import Workbench
+        from tamis.backends.substrates.inline import WorkerRunners
 
         began = time.perf_counter()
         if node_failure is not None:
@@ -84,9 +84,9 @@ class RayWorker:
         missing = _not_shared(places)
         if missing is not None:
             return missing, False, 0.0
-        self._bench = Workbench(self._specs, places, self._worker_id, self._gpu_ids)
+        self._placement = WorkerRunners(self._specs, places, self._worker_id, self._gpu_ids)
         for group in eager:
-            failure = self._bench.runner(group).set_up()
+            failure = self._placement.runner(group).set_up()
             if failure is not None:
                 return _travelling(failure), False, 0.0
         return None, False, time.perf_counter() - began
@@ -117,15 +117,15 @@ class RayWorker:
     def _run_one(self, group: int, tasks: list[Any]) -> Any:
         from dataclasses import replace
 
-        outcome = self._bench.runner(group).run(tasks)
+        outcome = self._placement.runner(group).run(tasks)
         if outcome.failure is not None:
             outcome.failure = replace(outcome.failure, exception=_travelling(outcome.failure).exception)
         return outcome
 
     def stop(self) -> None:
         """Tear the stages down."""
-        if hasattr(self, "_bench"):
-            self._bench.close()
+        if hasattr(self, "_placement"):
+            self._placement.close()
 
 
 def set_up_node(stages: bytes, home: Home, node: str, scratch: str, groups: Sequence[int]) -> Failure | None:
@@ -167,14 +167,14 @@ def cards_of_this_node() -> list[str]:
 
 def gpu_memory_of_this_node() -> tuple[float, ...]:
     """Memory in GB of each GPU that Ray was started with on this machine; nothing where they are not real."""
-    from tamis.backends import machine
+    from tamis.core import host
 
     visible = _environment_of(os.getppid()).get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    return tuple(card.memory_gb for card in machine.gpus())
+    return tuple(card.memory_gb for card in host.gpus())
 
 
 def _environment_of(process: int) -> dict[str, str]:
@@ -189,9 +189,9 @@ def _environment_of(process: int) -> dict[str, str]:
 
 def _resolve(place: Any, objects: Sequence[Any]) -> Any:
     """The task at a place: a part of one of the objects, a file, or the task itself as bytes."""
-    from tamis.backends.payload import ObjectPart, unpack
+    from tamis.backends.payload import ObjectPart, decode_payload
 
-    return objects[place.ref][place.index] if isinstance(place, ObjectPart) else unpack(place)
+    return objects[place.ref][place.index] if isinstance(place, ObjectPart) else decode_payload(place)
 
 
 def _is_task(payload: Any) -> bool:
@@ -209,7 +209,7 @@ def _travelling(failure: Failure) -> Failure:
     return failure if travels(failure.exception) else replace(failure, exception=None)
 
 
-def _not_shared(places: Places) -> Failure | None:
+def _not_shared(places: RunPaths) -> Failure | None:
     """What is wrong if this machine does not see the run's directory."""
     from tamis.backends.runner import Failure
     from tamis.errors import PlanError

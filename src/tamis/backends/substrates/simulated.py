@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from tamis.backends.packing import Node, card_share
+from tamis.backends.gpu_placement import Node, card_share
 from tamis.backends.payload import GONE, Envelope, ObjectPart
 from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, WorkerDied, WorkerReady, WorkerStopped

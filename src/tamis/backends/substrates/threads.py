@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tamis.backends.payload import Envelope, unpack
-from tamis.backends.runner import GroupSpec, Places
+from tamis.backends.payload import Envelope, decode_payload
+from tamis.backends.runner import GroupSpec, RunPaths
 from tamis.backends.substrates.base import Done, Event, WorkerDied
-from tamis.backends.substrates.inline import Workbench
+from tamis.backends.substrates.inline import WorkerRunners
 from tamis.tasks.storage import write_task
 
 Assignment = tuple[int, int, list[Envelope]]
@@ -36,7 +36,7 @@ class ThreadSubstrate:
     message_s: float = 0.0
     volatile: ClassVar[bool] = False
 
-    def __init__(self, specs: dict[int, GroupSpec], places: Places) -> None:
+    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths) -> None:
         self._specs, self._places = specs, places
         self._workers: dict[int, _Thread] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -79,7 +79,7 @@ class ThreadSubstrate:
 
     def set_down(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
-        write_task(unpack(payload), path)
+        write_task(decode_payload(payload), path)
 
     def close(self, *, at_once: bool) -> None:
         """Let the threads end; a thread cannot be stopped in the middle of a task, so at once means: do not wait."""
@@ -91,15 +91,15 @@ class ThreadSubstrate:
                     state.thread.join()
 
     def _work(self, worker: int, inbox: Inbox, gpu_ids: tuple[int, ...]) -> None:
-        bench = Workbench(self._specs, self._places, str(worker), gpu_ids)
+        placement = WorkerRunners(self._specs, self._places, str(worker), gpu_ids)
         while True:
             assignment = inbox.get()
             if assignment is None:
-                bench.close()
+                placement.close()
                 return
             ticket, group, envelopes = assignment
             try:
-                outcome = bench.runner(group).run([unpack(e.payload) for e in envelopes])
+                outcome = placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
             except BaseException as error:  # noqa: BLE001 - SystemExit in a stage ends the thread, not the run
                 self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}"))
                 return

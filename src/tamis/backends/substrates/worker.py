@@ -8,9 +8,9 @@ import signal
 import sys
 from dataclasses import replace
 
-from tamis.backends.payload import pack, unpack
+from tamis.backends.payload import decode_payload, encode_payload
 from tamis.backends.runner import Outcome, cannot_travel
-from tamis.backends.substrates.inline import Workbench
+from tamis.backends.substrates.inline import WorkerRunners
 from tamis.backends.substrates.processes import receive, send
 
 
@@ -26,22 +26,22 @@ def main() -> None:
     if hello is None or stages is None:
         return
     sys.path, sys.argv, worker_id, gpu_ids, places, payloads = pickle.loads(hello)
-    bench = Workbench(pickle.loads(stages), places, worker_id, gpu_ids)
+    placement = WorkerRunners(pickle.loads(stages), places, worker_id, gpu_ids)
     while (message := receive(questions)) is not None:
         group, tasks = pickle.loads(message)
         if tasks is None:  # only to be set up; what goes wrong is told when there is a task
-            bench.runner(group).set_up()
+            placement.runner(group).set_up()
             send(answers, b"")
             continue
         try:
-            outcome = bench.runner(group).run([unpack(t) for t in tasks])
+            outcome = placement.runner(group).run([decode_payload(t) for t in tasks])
             for envelope in outcome.outputs:
-                envelope.payload = pack(envelope.payload, payloads)
+                envelope.payload = encode_payload(envelope.payload, payloads)
             answer = _pickled(outcome)
         except Exception as error:  # noqa: BLE001 - a task that cannot travel is reported as any other failure
-            answer = pickle.dumps(Outcome(failure=cannot_travel(bench.name_of(group), error)))
+            answer = pickle.dumps(Outcome(failure=cannot_travel(placement.name_of(group), error)))
         send(answers, answer)
-    bench.close()
+    placement.close()
 
 
 def _pickled(outcome: Outcome) -> bytes:

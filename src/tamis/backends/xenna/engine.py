@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.backends.foreign.cluster import ClusterNode, end_members
-from tamis.backends.foreign.kit import Kit
-from tamis.backends.foreign.operator import OperatorSpec, Parcel
+from tamis.backends.external.operator import OperatorSpec, Parcel
+from tamis.backends.external.ray_session import ClusterNode, end_members
+from tamis.backends.external.worker_spec import WorkerSpec
 from tamis.errors import ResourceError, StageError, TamisError, WorkerDiedError
 from tamis.plan import Group
 
@@ -33,7 +33,7 @@ SETTINGS = (
 
 
 @dataclass
-class Bench:
+class XennaPlacement:
     """How a group runs on Xenna.
 
     Args:
@@ -68,24 +68,28 @@ class XennaEngine:
     """Runs segments of a plan as Xenna pipelines.
 
     Args:
-        kit: What workers are given.
-        benches: How each group runs.
+        worker_spec: What workers are given.
+        placements: How each group runs.
         config: The executor's settings.
         nodes: The machines that may be used.
     """
 
     def __init__(
-        self, kit: Kit, benches: dict[int, Bench], config: dict[str, Any], nodes: Sequence[ClusterNode]
+        self,
+        worker_spec: WorkerSpec,
+        placements: dict[int, XennaPlacement],
+        config: dict[str, Any],
+        nodes: Sequence[ClusterNode],
     ) -> None:
         self.workers = max(1, int(sum(n.cpus for n in nodes)))
-        self._kit, self._benches, self._config, self._nodes = kit, benches, config, nodes
-        self._mailbox = kit.mailbox
+        self._worker_spec, self._placements, self._config, self._nodes = worker_spec, placements, config, nodes
+        self._mailbox = worker_spec.mailbox
         self._aborted = threading.Event()
 
     def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
         """What the workers of a group must know."""
-        settings = self._benches[group.index].settings
-        return self._kit.operator(
+        settings = self._placements[group.index].settings
+        return self._worker_spec.operator(
             group,
             inside,
             retries=max(0, int(settings.get("num_run_attempts_python", 2)) - 1),
@@ -114,11 +118,13 @@ class XennaEngine:
 
         specs = []
         for group, operator in zip(groups, operators, strict=True):
-            bench = self._benches[group.index]
-            stage = XennaStage(operator, self._mailbox.slot, bench.cpus, bench.gpus, bench.runtime_env)
-            settings = {k: v for k, v in bench.settings.items() if k in SETTINGS}
+            placement = self._placements[group.index]
+            stage = XennaStage(operator, self._mailbox.slot, placement.cpus, placement.gpus, placement.runtime_env)
+            settings = {k: v for k, v in placement.settings.items() if k in SETTINGS}
             specs.append(
-                xenna.StageSpec(stage, num_workers=bench.workers, num_workers_per_node=bench.per_node, **settings)
+                xenna.StageSpec(
+                    stage, num_workers=placement.workers, num_workers_per_node=placement.per_node, **settings
+                )
             )
         streaming = self._config["execution_mode"] == "streaming"
         nothing = xenna.VerbosityLevel.NONE
@@ -236,4 +242,4 @@ def _said_plainly(error: Exception) -> Exception:
     return StageError(f"cosmos-xenna gave up: {type(error).__name__}: {told}")
 
 
-__all__ = ["Bench", "XennaEngine"]
+__all__ = ["XennaEngine", "XennaPlacement"]

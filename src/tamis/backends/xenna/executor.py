@@ -7,18 +7,8 @@ import math
 from typing import Any
 
 from tamis.backends.base import Run
-from tamis.backends.foreign.cluster import (
-    ClusterNode,
-    Stay,
-    card_memory_gb,
-    gpu_share,
-    ignores_head,
-    load_ray,
-    names_of,
-    nodes_of,
-)
-from tamis.backends.foreign.driver import segments_of
-from tamis.backends.foreign.fitting import (
+from tamis.backends.external.driver import segments_of
+from tamis.backends.external.fitting import (
     AMOUNT,
     ANYTHING,
     COUNT,
@@ -30,9 +20,19 @@ from tamis.backends.foreign.fitting import (
     check_settings,
     scaled_cpus,
 )
-from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
+from tamis.backends.external.ray_session import (
+    ClusterNode,
+    RaySession,
+    card_memory_gb,
+    gpu_share,
+    ignores_head,
+    load_ray,
+    names_of,
+    nodes_of,
+)
+from tamis.backends.external.worker_spec import WorkerSpec, group_specs, run_on_engine
 from tamis.backends.substrates.processes import pickled_stages
-from tamis.backends.xenna.engine import Bench, XennaEngine
+from tamis.backends.xenna.engine import XennaEngine, XennaPlacement
 from tamis.errors import MissingExtraError, PlanError, did_you_mean
 from tamis.plan import Group, Plan
 
@@ -102,7 +102,7 @@ class XennaExecutor:
         self.ignore_head_node = ignores_head(ignore_head_node)
         self.execution_mode: str = mode
         self.fuse = True
-        self._stay = Stay("XennaExecutor", CLUSTER_SETTINGS)
+        self._session = RaySession("XennaExecutor", CLUSTER_SETTINGS)
 
     def describe(self) -> str:
         """The executor in a few words."""
@@ -128,49 +128,49 @@ class XennaExecutor:
         try:
             self._fitted(plan)
         except BaseException:
-            self._stay.end()
+            self._session.end()
             raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
         """Carry out the plan; return whether it came to its end."""
         try:
-            ray, nodes, benches = self._fitted(plan)
-            kit = Kit.of(ray, plan, run, nodes)
-            return run_on_engine(plan, run, XennaEngine(kit, benches, self.config, nodes), kit)
+            ray, nodes, placements = self._fitted(plan)
+            worker_spec = WorkerSpec.of(ray, plan, run, nodes)
+            return run_on_engine(plan, run, XennaEngine(worker_spec, placements, self.config, nodes), worker_spec)
         finally:
-            self._stay.end()
+            self._session.end()
 
-    def _fitted(self, plan: Plan) -> tuple[Any, list[ClusterNode], dict[int, Bench]]:
+    def _fitted(self, plan: Plan) -> tuple[Any, list[ClusterNode], dict[int, XennaPlacement]]:
         """Ray, its machines, and how the groups run on them."""
-        ray = self._stay.begin()
+        ray = self._session.begin()
         nodes = nodes_of(ray, ignore_head=self.ignore_head_node)
-        return ray, nodes, self._benches(ray, plan, nodes)
+        return ray, nodes, self._placements(ray, plan, nodes)
 
-    def _benches(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, Bench]:
+    def _placements(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, XennaPlacement]:
         """For each group what one worker asks of Xenna, made to fit, and its settings."""
         wants_memory = any(g.resources.gpu_memory_gb for g in plan.groups)
         card_gb = card_memory_gb(ray, nodes) if wants_memory else 0.0
         cores = [usable_cpus(n, self.config["cpu_allocation_percentage"]) for n in nodes]
-        benches: dict[int, Bench] = {}
+        placements: dict[int, XennaPlacement] = {}
         for segment in segments_of(plan):
-            own = [self._bench(plan, g, card_gb) for g in segment.groups]
+            own = [self._placement(plan, g, card_gb) for g in segment.groups]
             needs = [Need(names_of(plan, b.group), max(b.cpus, 0.1), b.gpus, b.least_workers(len(nodes))) for b in own]
             # In batch mode one stage runs at a time, so each may have everything.
             together = [[n] for n in needs] if self.execution_mode == "batch" else [needs]
             scaled = [cpus for part in together for cpus in scaled_cpus(part, sum(cores), max(cores))]
             for part in together:
                 check_gpus(part, nodes, "Xenna")
-            for bench, cpus in zip(own, scaled, strict=True):
-                bench.cpus = cpus
-                benches[bench.group.index] = bench
-        return benches
+            for placement, cpus in zip(own, scaled, strict=True):
+                placement.cpus = cpus
+                placements[placement.group.index] = placement
+        return placements
 
-    def _bench(self, plan: Plan, group: Group, card_gb: float) -> Bench:
+    def _placement(self, plan: Plan, group: Group, card_gb: float) -> XennaPlacement:
         spec = _spec_of(plan, group)
         gpus = gpu_share(names_of(plan, group), group.resources, card_gb)
         workers, per_node = group.workers.least, spec.pop("num_workers_per_node", group.workers.per_node)
         fixed = workers if workers == group.workers.most else None
-        return Bench(group, group.resources.cpus, gpus, fixed, per_node, group.runtime_env or {}, spec)
+        return XennaPlacement(group, group.resources.cpus, gpus, fixed, per_node, group.runtime_env or {}, spec)
 
 
 def usable_cpus(node: ClusterNode, share: float) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 from cosmos_xenna.pipelines.v1 import CondaEnv, NodeInfo, Resources, RuntimeEnv, Stage
 from cosmos_xenna.pipelines.v1 import WorkerMetadata as XennaWorker
 
-from tamis.backends.foreign.cluster import Slot
-from tamis.backends.foreign.operator import Operator, OperatorSpec, Parcel
+from tamis.backends.external.operator import Operator, OperatorSpec, Parcel
+from tamis.backends.external.ray_session import Slot
 from tamis.stages.base import WorkerMetadata
 
 

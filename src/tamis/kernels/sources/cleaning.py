@@ -7,7 +7,7 @@ from numba import types
 from tamis.kernels import operations
 from tamis.kernels.sources import machine
 from tamis.kernels.sources.cutting import keep_slice, remove_lines, remove_markdown, remove_quotes
-from tamis.kernels.sources.machine import PADDING, as_bytes, prefetch
+from tamis.kernels.sources.primitives import PADDING, as_bytes, prefetch
 from tamis.kernels.sources.replacing import (
     collapse_blanks,
     copy,

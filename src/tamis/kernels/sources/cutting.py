@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.machine import (
+from tamis.kernels.sources.primitives import (
     any_of,
     as_bytes,
     byte_mask,

@@ -1,10 +1,10 @@
-"""Hashes of pieces of a text, and counts of bits up to a position. Read :mod:`tamis.kernels.sources.machine` first."""
+"""Hashes of pieces of a text, and counts of bits up to a position. See :mod:`tamis.kernels.sources.primitives`."""
 
 from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.machine import count_ones, helper, load64, multiply_high
+from tamis.kernels.sources.primitives import count_ones, helper, load64, multiply_high
 
 __all__ = ["FULL", "K0", "K1", "low_bytes", "mix", "piece_hash", "rank"]
 

@@ -24,9 +24,9 @@ from tamis.kernels.measures import (
 )
 from tamis.kernels.sources import machine
 from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
-from tamis.kernels.sources.machine import PADDING, as_bytes, as_ints, as_words, helper
 from tamis.kernels.sources.ngrams import find_ngrams
 from tamis.kernels.sources.phrases import count_policies, find_urls
+from tamis.kernels.sources.primitives import PADDING, as_bytes, as_ints, as_words, helper
 from tamis.kernels.sources.scan import classify, scan
 from tamis.kernels.sources.words import find_words
 

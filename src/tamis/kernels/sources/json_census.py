@@ -8,7 +8,7 @@ from __future__ import annotations
 from numba import types
 from numpy import int64, uint64
 
-from tamis.kernels.sources.machine import BYTES, INTS, any_of, as_bytes, count_ones, helper, trailing_zeros
+from tamis.kernels.sources.primitives import BYTES, INTS, any_of, as_bytes, count_ones, helper, trailing_zeros
 
 __all__ = ["SIGNATURE", "kernel"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from numba import types
 from numpy import int64, uint8, uint64
 
-from tamis.kernels.sources.machine import (
+from tamis.kernels.sources.primitives import (
     BYTES,
     INTS,
     any_of,

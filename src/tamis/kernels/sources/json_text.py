@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import types
 from numpy import uint8, uint64
 
-from tamis.kernels.sources.machine import (
+from tamis.kernels.sources.primitives import (
     BYTES,
     INTS,
     PADDING,

@@ -25,7 +25,7 @@ from tamis.kernels.measures import (
     UNMARKED_LINES,
 )
 from tamis.kernels.sources.hashing import FULL, piece_hash, rank
-from tamis.kernels.sources.machine import helper, leading_zeros, trailing_zeros
+from tamis.kernels.sources.primitives import helper, leading_zeros, trailing_zeros
 from tamis.kernels.sources.scan import character, flags_of
 
 __all__ = ["find_lines", "find_paragraphs", "table_size"]

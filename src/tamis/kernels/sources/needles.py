@@ -11,7 +11,7 @@ from numpy import int64, uint64
 
 from tamis.kernels.operations import IN_LONG_WORDS, LONG_WORD, NEAR_DIGITS
 from tamis.kernels.sources import machine
-from tamis.kernels.sources.machine import PADDING, as_bytes, between_mask, byte_mask, helper, trailing_zeros
+from tamis.kernels.sources.primitives import PADDING, as_bytes, between_mask, byte_mask, helper, trailing_zeros
 
 __all__ = ["SIGNATURE", "kernel"]
 
@@ -26,7 +26,7 @@ SIGNATURE = types.int64(
 
 
 @helper
-def places_of(block, at, letters, letter):
+def run_paths(block, at, letters, letter):
     """Which of 64 places may begin a needle, as far as one of its bytes tells."""
     here = 4 * letter
     return between_mask(block, at + int64(letters[here]), letters[here + 1], letters[here + 2], letters[here + 3])
@@ -84,7 +84,7 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
         some = uint64(0)
         letter = 0
         for needle in range(needle_count):
-            some |= places_of(block, at - shift, letters, letter) & places_of(block, at - shift, letters, letter + 1)
+            some |= run_paths(block, at - shift, letters, letter) & run_paths(block, at - shift, letters, letter + 1)
             letter = sizes[2 * needle + 1]
         some &= allowed
         if some == uint64(0):
@@ -94,7 +94,7 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
         for needle in range(needle_count):
             places = some
             while letter < sizes[2 * needle + 1] and places != uint64(0):
-                places &= places_of(block, at - shift, letters, letter)
+                places &= run_paths(block, at - shift, letters, letter)
                 letter += 1
             letter = sizes[2 * needle + 1]
             holder = row

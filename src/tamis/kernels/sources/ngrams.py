@@ -11,7 +11,7 @@ from numpy import int64, uint8, uint64
 from tamis.kernels.measures import CHARACTERS, REPEATED_NGRAM_CHARACTERS, TOP_NGRAM_CHARACTERS, WORDS
 from tamis.kernels.sources.hashing import K0, K1
 from tamis.kernels.sources.lines import table_size
-from tamis.kernels.sources.machine import equal_mask, helper, load64, trailing_zeros
+from tamis.kernels.sources.primitives import equal_mask, helper, load64, trailing_zeros
 
 __all__ = ["find_ngrams"]
 

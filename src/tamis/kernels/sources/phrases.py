@@ -5,7 +5,7 @@ from __future__ import annotations
 from numpy import int64, uint8, uint64
 
 from tamis.kernels.measures import PARAGRAPHS, POLICY_PARAGRAPHS, PORNOGRAPHIC_URLS, URL_CHARACTERS
-from tamis.kernels.sources.machine import any_of, equal_mask, folded_mask, helper, trailing_zeros
+from tamis.kernels.sources.primitives import any_of, equal_mask, folded_mask, helper, trailing_zeros
 
 __all__ = ["count_policies", "find_urls"]
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.machine import any_of, byte_mask, copy_64, copy_64_replacing, helper, load64, trailing_zeros
+from tamis.kernels.sources.primitives import (
+    any_of,
+    byte_mask,
+    copy_64,
+    copy_64_replacing,
+    helper,
+    load64,
+    trailing_zeros,
+)
 
 __all__ = [
     "collapse_blanks",

@@ -24,7 +24,7 @@ from tamis.kernels.measures import (
     WORDS,
 )
 from tamis.kernels.sources.hashing import FULL
-from tamis.kernels.sources.machine import any_of, byte_mask, count_ones, helper, trailing_zeros
+from tamis.kernels.sources.primitives import any_of, byte_mask, count_ones, helper, trailing_zeros
 
 __all__ = ["character", "classify", "flags_of", "scan"]
 

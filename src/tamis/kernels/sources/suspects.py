@@ -11,7 +11,7 @@ from numba import types
 from numpy import int64, uint64
 
 from tamis.kernels.sources import machine
-from tamis.kernels.sources.machine import (
+from tamis.kernels.sources.primitives import (
     PADDING,
     any_of,
     as_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy import uint64
 
-from tamis.kernels.sources.machine import byte_mask, helper
+from tamis.kernels.sources.primitives import byte_mask, helper
 
 __all__ = ["is_utf8"]
 

@@ -15,7 +15,7 @@ from tamis.kernels.measures import (
     WORDS,
 )
 from tamis.kernels.sources.hashing import K1, K2, K3, low_bytes, mix, piece_hash, rank
-from tamis.kernels.sources.machine import helper, trailing_zeros
+from tamis.kernels.sources.primitives import helper, trailing_zeros
 
 __all__ = ["find_words"]
 

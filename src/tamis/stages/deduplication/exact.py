@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tamis.kernels.hashing import hash_text_128, normalize_text
 from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Drop, Publish
-from tamis.stages.shuffle import partition_task, read_partition, write_partitions
+from tamis.stages.exchange import partition_task, read_partition, write_partitions
 from tamis.stages.spill import ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
 from tamis.tasks import DocumentBatch, FileGroup
 from tamis.tasks.storage import read_task, temporary_beside

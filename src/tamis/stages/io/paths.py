@@ -177,7 +177,7 @@ def publish(finished: Publish) -> None:
         fs.mv(temporary, final)
 
 
-def discard(finished: Publish) -> None:
+def remove_unpublished(finished: Publish) -> None:
     """Remove a finished file that will not be published; one that has its final name already stays."""
     if finished.temporary == finished.final:
         return

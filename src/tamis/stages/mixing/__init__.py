@@ -11,13 +11,13 @@ from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
     from tamis.stages.mixing.blend import Blend
+    from tamis.stages.mixing.global_shuffle import GlobalShuffle
     from tamis.stages.mixing.sample import Sample
-    from tamis.stages.mixing.shuffle import GlobalShuffle
     from tamis.stages.mixing.sources import ReadSources
 
 _HOMES = {
     "Blend": "tamis.stages.mixing.blend",
-    "GlobalShuffle": "tamis.stages.mixing.shuffle",
+    "GlobalShuffle": "tamis.stages.mixing.global_shuffle",
     "ReadSources": "tamis.stages.mixing.sources",
     "Sample": "tamis.stages.mixing.sample",
 }

@@ -6,8 +6,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from tamis.stages.exchange import hash_rows
 from tamis.stages.io.arguments import check_names
-from tamis.stages.shuffle import hash_rows
 from tamis.stages.text.forms import read_column
 from tamis.tasks import DocumentBatch
 from tamis.tasks.storage import format_order

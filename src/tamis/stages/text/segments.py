@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import DataError
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.shuffle import ShuffleStage, ShuffleWrite
+from tamis.stages.exchange import ShuffleStage, ShuffleWrite
 from tamis.stages.spill import folder_for
 from tamis.stages.text.forms import read_column, text_values
 from tamis.tasks import DocumentBatch

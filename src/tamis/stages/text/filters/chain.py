@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
-from tamis.stages.text.filters.measured import Measured, MeasuredFilter, Question, measure
+from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.forms import holds_text, name_of, read_column, text_values
 from tamis.tasks import DocumentBatch
 
@@ -118,7 +118,7 @@ class Step:
         raise NotImplementedError
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> Criterion | None:
         """The step as a question that the kernel can answer, together with others; ``None`` if it cannot."""
         return None
 
@@ -132,11 +132,11 @@ class Step:
         reason = operation.reason() if isinstance(operation, DocumentFilter) else f"rejected by {name_of(operation)}"
         return f"not ({reason})" if self.invert else reason
 
-    def _question(self, decides: bool) -> Question | None:
+    def _question(self, decides: bool) -> Criterion | None:
         operation = self.operation
         if not isinstance(operation, MeasuredFilter) or not operation.scores_columns:
             return None
-        return Question(operation, decides, self.invert) if operation.decides_by_bounds or not decides else None
+        return Criterion(operation, decides, self.invert) if operation.decides_by_bounds or not decides else None
 
     def _score(self, rows: Rows) -> Scores:
         column, operation = rows.column(self.reads), self.operation
@@ -179,7 +179,7 @@ class ScoreStep(Step):
         return operation.vectorised or not operation.keeps_columns  # with both forms, it may still say that it is not
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> Criterion | None:
         return self._question(decides=False)
 
     def run(self, rows: Rows) -> Iterator[Drop]:
@@ -195,7 +195,7 @@ class ScoreKeepStep(Step):
         return isinstance(self.operation, DocumentFilter) and self.operation.vectorised
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> Criterion | None:
         return self._question(decides=True)
 
     def run(self, rows: Rows) -> Iterator[Drop]:
@@ -248,7 +248,7 @@ def run_steps(rows: Rows, steps: Sequence[Step], ahead: Sequence[Step]) -> Itera
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked(Question):
+class _StepCriterion(Criterion):
     """A question that a step asks."""
 
     step: Step | None = None
@@ -257,18 +257,18 @@ class _Asked(Question):
 def _number_of(step: Step, measured: Measured | None) -> int | None:
     """Where the answer to a step's question is, if it has been asked before."""
     for number, question in enumerate(measured.questions if measured is not None else ()):
-        if isinstance(question, _Asked) and question.step is step:
+        if isinstance(question, _StepCriterion) and question.step is step:
             return number
     return None
 
 
-def _asked_together(steps: Sequence[Step]) -> Iterator[_Asked]:
+def _asked_together(steps: Sequence[Step]) -> Iterator[_StepCriterion]:
     """The questions from the first step on that are about the same text, up to a step that changes it."""
     column = steps[0].reads
     for step in steps:
         question = step.question
         if question is not None and step.reads == column:
-            yield _Asked(question.filter, question.decides, question.invert, step)
+            yield _StepCriterion(question.filter, question.decides, question.invert, step)
         if step.writes == column:
             return
 

@@ -16,7 +16,7 @@ from tamis.kernels.heuristics import Check, run_checks
 from tamis.kernels.utf8 import Utf8
 from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
 
-__all__ = ["Measured", "MeasuredFilter", "Question", "Ratio", "measure"]
+__all__ = ["Criterion", "Measured", "MeasuredFilter", "Ratio", "measure"]
 
 _SLICE_BYTES = 1 << 17
 """As long as the kernel is not compiled: how much text is worked on before having another look."""
@@ -60,11 +60,11 @@ class MeasuredFilter(ThresholdFilter):
         return cls.keep_scores is ThresholdFilter.keep_scores and cls.keep_document is ThresholdFilter.keep_document
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        return measure(column, [Question(self, decides=False)]).scores_of(0)
+        return measure(column, [Criterion(self, decides=False)]).scores_of(0)
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Criterion:
     """A filter that texts are put to.
 
     Args:
@@ -105,7 +105,7 @@ class Measured:
         failed: For each text, the question it failed; -1 if it failed none.
     """
 
-    questions: Sequence[Question]
+    questions: Sequence[Criterion]
     rows: NDArray[np.int64]
     scores: NDArray[np.float64]
     failed: NDArray[np.int64]
@@ -126,7 +126,7 @@ class Measured:
         return np.searchsorted(self.rows, rows)
 
 
-def measure(column: pa.ChunkedArray, questions: Sequence[Question], rows: NDArray[np.int64] | None = None) -> Measured:
+def measure(column: pa.ChunkedArray, questions: Sequence[Criterion], rows: NDArray[np.int64] | None = None) -> Measured:
     """Put texts to questions, each to those that passed the ones before.
 
     Args:
@@ -156,7 +156,7 @@ def measure(column: pa.ChunkedArray, questions: Sequence[Question], rows: NDArra
 def _answer_slice(
     texts: Utf8,
     rows: NDArray[np.int64],
-    questions: Sequence[Question],
+    questions: Sequence[Criterion],
     scores: NDArray[np.float64],
     failed: NDArray[np.int64],
 ) -> int:

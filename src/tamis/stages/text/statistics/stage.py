@@ -17,10 +17,10 @@ from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.scripts import dominant_scripts
 from tamis.models.language import built_in_languages, load_language_model
 from tamis.stages.base import ProcessingStage, WorkerMetadata
-from tamis.stages.text.filters.measured import Measured, MeasuredFilter, Question, measure
+from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.forms import holds_text, read_column, text_values
+from tamis.stages.text.statistics.document_keys import FILE, PLACES, ROW, START, document_keys
 from tamis.stages.text.statistics.measures import BYTES, bin_of, default_filters, is_share, length_filters
-from tamis.stages.text.statistics.places import FILE, PLACES, ROW, START, document_keys
 from tamis.stages.text.statistics.summary import MAX_COLUMNS, TextSummary
 from tamis.stages.text.statistics.websites import linked_sites, site_of
 from tamis.tasks import DocumentBatch
@@ -132,7 +132,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
             table, texts = table.filter(pa.array(chosen)), texts.filter(pa.array(chosen))
             hashes, keys = hashes[chosen], keys[chosen]
         filters = [*length_filters(), *self.chosen_filters]
-        measured = measure(texts, [Question(one, decides=False) for one in filters])
+        measured = measure(texts, [Criterion(one, decides=False) for one in filters])
         nbytes = np.asarray(pc.fill_null(pc.binary_length(texts), 0)).astype(np.int64)
         totals = {
             "read": read,

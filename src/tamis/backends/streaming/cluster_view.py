@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tamis.backends import machine
 from tamis.backends.balance import Node
+from tamis.core import host
 from tamis.core.reach import check_cluster, check_port_answers, is_same_address
 from tamis.errors import ClusterError, MissingExtraError, ResourceError
 
@@ -64,7 +64,7 @@ class Cluster:
         elif address:
             check_connected(ray, address)
         self._memory: dict[str, tuple[float, ...]] = {}
-        self._usable_cores = machine.usable_cores()
+        self._usable_cores = host.usable_cores()
         try:
             self._listed = self._list()
         except BaseException:

@@ -9,34 +9,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tamis.backends.demand import Demand
-from tamis.backends.packing import EPSILON, Rack, card_share, count_workers, pack, shared_cpus
+from tamis.backends.gpu_placement import EPSILON, NodeState, card_share, count_workers, place_workers, shared_cpus
 from tamis.stages.resources import Resources
 
-__all__ = ["Eviction", "Rearrangement", "evict"]
+__all__ = ["Eviction", "Relocation", "evict"]
 
 
-class Rearrangement:
+class Relocation:
     """Changes a layout so that each group has as many workers as wanted.
 
     Who is not in the way stays, even if there are more than wanted. Those in the way leave: first those that are not
     needed, then smaller ones, which are placed again.
 
     Args:
-        racks: The layout.
+        node_states: The layout.
         order: The groups, those that are hard to place first.
         wanted: Workers of each group.
     """
 
-    def __init__(self, racks: Sequence[Rack], order: Sequence[Demand], wanted: Mapping[int, int]) -> None:
-        self._racks, self._order, self._wanted = list(racks), order, wanted
+    def __init__(self, node_states: Sequence[NodeState], order: Sequence[Demand], wanted: Mapping[int, int]) -> None:
+        self._node_states, self._order, self._wanted = list(node_states), order, wanted
         self._place = {demand.group: place for place, demand in enumerate(order)}
         self._needs = {demand.group: demand.resources for demand in order}
         self._setup_s = {demand.group: demand.setup_s for demand in order}
-        have = count_workers(racks)
+        have = count_workers(node_states)
         self._surplus = {group: max(0, have[group] - count) for group, count in wanted.items()}
         self._missing = {group: max(0, count - have[group]) for group, count in wanted.items()}
 
-    def result(self, shared: float = 0.0) -> list[Rack] | None:
+    def result(self, shared: float = 0.0) -> list[NodeState] | None:
         """The new layout, with so many cores for the general workers if they can be had; ``None`` if there is none."""
         if not all(self._placed(demand) for demand in self._order):
             return None
@@ -44,20 +44,20 @@ class Rearrangement:
 
     def _placed(self, demand: Demand) -> bool:
         group, needs = demand.group, demand.resources
-        left = pack(self._racks, group, needs, self._missing[group])
-        known: dict[int, tuple[Rack, Eviction | None]] = {}
+        left = place_workers(self._node_states, group, needs, self._missing[group])
+        known: dict[int, tuple[NodeState, Eviction | None]] = {}
         while left:
             found = self._cheapest_eviction(group, known)
             if found is None:
                 # Only the minimum may share cores.
                 must = min(left, demand.least - (self._wanted[group] - left))
-                return left == must and not pack(self._racks, group, needs, must, "share")
+                return left == must and not place_workers(self._node_states, group, needs, must, "share")
             left -= self._leave(*found, left)
-            left = pack(self._racks, group, needs, left)
+            left = place_workers(self._node_states, group, needs, left)
         return True
 
     def _cheapest_eviction(
-        self, group: int, known: dict[int, tuple[Rack, Eviction | None]]
+        self, group: int, known: dict[int, tuple[NodeState, Eviction | None]]
     ) -> tuple[int, Eviction] | None:
         def cost_of(other: int, leaving: int) -> float:
             if other != group and self._surplus[other] > leaving:
@@ -65,18 +65,18 @@ class Rearrangement:
             return 1.0 + self._setup_s[other] if self._place[other] > self._place[group] else math.inf
 
         costs = []
-        for number, rack in enumerate(self._racks):
-            if id(rack) not in known:
-                known[id(rack)] = rack, evict(rack, group, self._needs, cost_of)
-            if (before := known[id(rack)][1]) is not None:
+        for number, node_state in enumerate(self._node_states):
+            if id(node_state) not in known:
+                known[id(node_state)] = node_state, evict(node_state, group, self._needs, cost_of)
+            if (before := known[id(node_state)][1]) is not None:
                 costs.append((before.cost, number))
         heapq.heapify(costs)
         while costs:
             # What was found before may have become dearer: fewer are to spare than then.
             cost, number = heapq.heappop(costs)
-            rack = self._racks[number]
-            found = evict(rack, group, self._needs, cost_of)
-            known[id(rack)] = rack, found
+            node_state = self._node_states[number]
+            found = evict(node_state, group, self._needs, cost_of)
+            known[id(node_state)] = node_state, found
             if found is not None and found.cost <= cost + EPSILON:
                 return number, found
             if found is not None:
@@ -85,33 +85,33 @@ class Rearrangement:
 
     def _leave(self, number: int, eviction: Eviction, left: int) -> int:
         """Carry it out on as many of the nodes as needed; return on how many."""
-        nodes = self._racks[number].nodes
+        nodes = self._node_states[number].nodes
         alike = min([len(nodes), left, *(max(1, self._surplus[g] // count) for g, count in eviction.leaving.items())])
         for group, count in eviction.leaving.items():
             spared = min(self._surplus[group], count * alike)
             self._surplus[group] -= spared
             self._missing[group] += count * alike - spared
-        self._racks[number] = self._racks[number].of(nodes[alike:])
-        self._racks.append(eviction.rack.of(nodes[:alike]))
-        self._racks[:] = [rack for rack in self._racks if rack.nodes]
+        self._node_states[number] = self._node_states[number].of(nodes[alike:])
+        self._node_states.append(eviction.node_state.of(nodes[:alike]))
+        self._node_states[:] = [node_state for node_state in self._node_states if node_state.nodes]
         return alike
 
-    def _cores_returned(self, shared: float) -> list[Rack]:
+    def _cores_returned(self, shared: float) -> list[NodeState]:
         """Workers that are not needed leave if the general workers need their cores."""
-        short = shared - shared_cpus(self._racks)
-        pending = sorted(self._racks, key=lambda rack: -rack.free_cpus)
-        done: list[Rack] = []
+        short = shared - shared_cpus(self._node_states)
+        pending = sorted(self._node_states, key=lambda node_state: -node_state.free_cpus)
+        done: list[NodeState] = []
         while pending:
-            rack = pending.pop(0)
+            node_state = pending.pop(0)
             spared = next(
-                ((g, ids) for g, ids, _ in rack.placed if self._surplus[g] > 0 and self._needs[g].cpus > 0), None
+                ((g, ids) for g, ids, _ in node_state.placed if self._surplus[g] > 0 and self._needs[g].cpus > 0), None
             )
             if short <= EPSILON or spared is None:
-                done.append(rack)
+                done.append(node_state)
                 continue
-            if len(rack.nodes) > 1:
-                pending.insert(0, rack.of(rack.nodes[1:]))
-            one = rack.of(rack.nodes[:1])
+            if len(node_state.nodes) > 1:
+                pending.insert(0, node_state.of(node_state.nodes[1:]))
+            one = node_state.of(node_state.nodes[:1])
             less = one.with_worker(spared[0], self._needs[spared[0]], spared[1], -1)
             short -= shared_cpus([less]) - shared_cpus([one])
             self._surplus[spared[0]] -= 1
@@ -124,42 +124,42 @@ class Eviction:
     """Who leaves one node so that a worker fits: its cost, the node afterwards, and how many of each group."""
 
     cost: float
-    rack: Rack
+    node_state: NodeState
     leaving: dict[int, int]
 
 
 def evict(
-    rack: Rack, group: int, needs: Mapping[int, Resources], cost_of: Callable[[int, int], float]
+    node_state: NodeState, group: int, needs: Mapping[int, Resources], cost_of: Callable[[int, int], float]
 ) -> Eviction | None:
-    """The cheapest way to make room for one worker of ``group`` on a node of this rack, that worker included.
+    """The cheapest way to make room for one worker of ``group`` on a node of this node_state, that worker included.
 
     Args:
-        rack: The node.
+        node_state: The node.
         group: Who needs the room.
         needs: What a worker of each group needs.
         cost_of: What it costs to lose one more worker of a group when so many of it are leaving already; infinite
-            where it must stay.
+            where it must session.
     """
     mine = needs[group]
-    if mine.cpus > rack.cpus + EPSILON:
+    if mine.cpus > node_state.cpus + EPSILON:
         return None
     best: Eviction | None = None
-    for cards in _card_choices(rack, mine, needs, cost_of):
-        found = _clear(rack, group, cards, needs, cost_of)
+    for cards in _card_choices(node_state, mine, needs, cost_of):
+        found = _clear(node_state, group, cards, needs, cost_of)
         if found is not None and (best is None or found.cost < best.cost):
             best = found
     return best
 
 
 def _card_choices(
-    rack: Rack, mine: Resources, needs: Mapping[int, Resources], cost_of: Callable[[int, int], float]
+    node_state: NodeState, mine: Resources, needs: Mapping[int, Resources], cost_of: Callable[[int, int], float]
 ) -> Iterable[tuple[int, ...]]:
     if not mine.requires_gpu:
         return [()]
     if mine.gpus < 1:
-        return [(card,) for card, memory in enumerate(rack.memory) if card_share(mine, memory) <= 1]
-    price = [0.0] * len(rack.free)
-    for other, gpu_ids, count in rack.placed:
+        return [(card,) for card, memory in enumerate(node_state.memory) if card_share(mine, memory) <= 1]
+    price = [0.0] * len(node_state.free)
+    for other, gpu_ids, count in node_state.placed:
         for card in gpu_ids:
             price[card] += cost_of(other, 0) * count
     cheapest = sorted(range(len(price)), key=lambda card: (price[card], card))[: int(mine.gpus)]
@@ -167,7 +167,7 @@ def _card_choices(
 
 
 def _clear(
-    rack: Rack,
+    node_state: NodeState,
     group: int,
     cards: tuple[int, ...],
     needs: Mapping[int, Resources],
@@ -177,25 +177,25 @@ def _clear(
     mine, cost, leaving = needs[group], 0.0, Counter[int]()
 
     def lose(wanted: Callable[[], bool], card: int | None) -> bool:
-        nonlocal rack, cost
+        nonlocal node_state, cost
         while wanted():
             able = [
                 (cost_of(other, leaving[other]), -needs[other].cpus, other, gpu_ids)
-                for other, gpu_ids, _ in rack.placed
+                for other, gpu_ids, _ in node_state.placed
                 if (card in gpu_ids if card is not None else needs[other].cpus > 0)
             ]
             if not able or math.isinf(min(able)[0]):
                 return False
             price, _, other, gpu_ids = min(able)
-            rack = rack.with_worker(other, needs[other], gpu_ids, -1)
+            node_state = node_state.with_worker(other, needs[other], gpu_ids, -1)
             cost += price
             leaving[other] += 1
         return True
 
     for card in cards:
-        share = 1.0 if mine.gpus >= 1 else card_share(mine, rack.memory[card])
-        if not lose(lambda card=card, share=share: rack.free[card] < share - EPSILON, card):  # type: ignore[misc]
+        share = 1.0 if mine.gpus >= 1 else card_share(mine, node_state.memory[card])
+        if not lose(lambda card=card, share=share: node_state.free[card] < share - EPSILON, card):  # type: ignore[misc]
             return None
-    if not lose(lambda: rack.free_cpus < mine.cpus - EPSILON, None):
+    if not lose(lambda: node_state.free_cpus < mine.cpus - EPSILON, None):
         return None
-    return Eviction(cost, rack.with_worker(group, mine, cards, 1), dict(leaving))
+    return Eviction(cost, node_state.with_worker(group, mine, cards, 1), dict(leaving))

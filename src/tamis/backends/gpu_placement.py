@@ -1,7 +1,7 @@
 """Workers on nodes and cards: where the next one goes.
 
-Nodes in the same state are kept together (a :class:`Rack`), so what packing costs grows with the number of different
-nodes, not with the number of nodes, cards or workers.
+Nodes in the same state are kept together (a :class:`NodeState`), so the cost of placement grows with the number of
+different nodes, not with the number of nodes, cards or workers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = [
     "EPSILON",
     "Cores",
     "Node",
-    "Rack",
+    "NodeState",
     "Slot",
     "card_gb",
     "card_share",
     "count_workers",
     "least_share",
-    "pack",
-    "racks_of",
+    "node_states_of",
+    "place_workers",
     "shared_cpus",
     "size",
     "slots_of",
@@ -62,7 +62,7 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Rack:
+class NodeState:
     """Nodes in the same state. Never changed: a change makes another.
 
     Args:
@@ -86,11 +86,11 @@ class Rack:
         """What remains of each node for the general workers, whatever else it runs."""
         return min(1.0, self.cpus)
 
-    def with_worker(self, group: int, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> Rack:
+    def with_worker(self, group: int, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> NodeState:
         """The same with ``count`` more workers there, fewer if it is below zero."""
         return self.with_workers(group, needs, [(gpu_ids, count)])
 
-    def with_workers(self, group: int, needs: Resources, there: Sequence[tuple[tuple[int, ...], int]]) -> Rack:
+    def with_workers(self, group: int, needs: Resources, there: Sequence[tuple[tuple[int, ...], int]]) -> NodeState:
         """The same with so many more workers on each of these cards."""
         free, total = list(self.free), 0
         placed = {(g, ids): n for g, ids, n in self.placed}
@@ -100,7 +100,7 @@ class Rack:
             for card in gpu_ids:
                 share = 1.0 if needs.gpus >= 1 else card_share(needs, self.memory[card])
                 free[card] = round(free[card] - share * count, 9)
-        return Rack(
+        return NodeState(
             self.nodes,
             self.cpus,
             self.memory,
@@ -109,9 +109,9 @@ class Rack:
             tuple([(g, ids, n) for (g, ids), n in placed.items() if n]),
         )
 
-    def of(self, nodes: tuple[str, ...]) -> Rack:
+    def of(self, nodes: tuple[str, ...]) -> NodeState:
         """Some of its nodes."""
-        return Rack(nodes, self.cpus, self.memory, self.free_cpus, self.free, self.placed)
+        return NodeState(nodes, self.cpus, self.memory, self.free_cpus, self.free, self.placed)
 
 
 def card_gb(memory_gb: float) -> float:
@@ -146,7 +146,9 @@ def size(needs: Resources, cards: Iterable[float]) -> tuple[bool, float, float, 
     return not picky, -max(fits, default=0.0), -needs.gpu_memory_gb, -needs.cpus
 
 
-def racks_of(nodes: Sequence[Node], placed: Mapping[int, Sequence[Slot]], needs: Mapping[int, Resources]) -> list[Rack]:
+def node_states_of(
+    nodes: Sequence[Node], placed: Mapping[int, Sequence[Slot]], needs: Mapping[int, Resources]
+) -> list[NodeState]:
     """The cluster with these workers on it. Those whose node or card is gone, or is full already, are left out."""
     on_node: dict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)
     for group, slots in placed.items():
@@ -156,32 +158,34 @@ def racks_of(nodes: Sequence[Node], placed: Mapping[int, Sequence[Slot]], needs:
     for node in nodes:
         alike[node.cpus, node.gpus, tuple(sorted(on_node[node.id].items()))].append(node.id)
     first = {node.id: node for node in nodes}
-    racks = []
+    node_states = []
     for names in alike.values():
         node = first[names[0]]
-        rack = Rack(tuple(names), node.cpus, node.gpus, node.cpus, (1.0,) * len(node.gpus))
+        node_state = NodeState(tuple(names), node.cpus, node.gpus, node.cpus, (1.0,) * len(node.gpus))
         for (group, gpu_ids), count in sorted(on_node[node.id].items()):
-            rack = rack.with_worker(group, needs[group], gpu_ids, _that_fit(rack, needs[group], gpu_ids, count))
-        racks.append(rack)
-    return racks
+            node_state = node_state.with_worker(
+                group, needs[group], gpu_ids, _that_fit(node_state, needs[group], gpu_ids, count)
+            )
+        node_states.append(node_state)
+    return node_states
 
 
-def _that_fit(rack: Rack, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> int:
+def _that_fit(node_state: NodeState, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> int:
     cards = max(1, int(needs.gpus)) if needs.requires_gpu else 0
-    if len(set(gpu_ids)) != cards or any(card >= len(rack.free) for card in gpu_ids):
+    if len(set(gpu_ids)) != cards or any(card >= len(node_state.free) for card in gpu_ids):
         return 0
     for card in gpu_ids:
-        share = 1.0 if needs.gpus >= 1 else card_share(needs, rack.memory[card])
-        count = min(count, math.floor(rack.free[card] / share + EPSILON))
+        share = 1.0 if needs.gpus >= 1 else card_share(needs, node_state.memory[card])
+        count = min(count, math.floor(node_state.free[card] / share + EPSILON))
     return count
 
 
-def slots_of(racks: Iterable[Rack]) -> dict[int, Counter[Slot]]:
+def slots_of(node_states: Iterable[NodeState]) -> dict[int, Counter[Slot]]:
     """How many workers each group has in each slot."""
     slots: dict[int, Counter[Slot]] = defaultdict(Counter)
-    for rack in racks:
-        for group, gpu_ids, count in rack.placed:
-            for node in rack.nodes:
+    for node_state in node_states:
+        for group, gpu_ids, count in node_state.placed:
+            for node in node_state.nodes:
                 slots[group][Slot(node, gpu_ids)] += count
     return slots
 
@@ -189,14 +193,14 @@ def slots_of(racks: Iterable[Rack]) -> dict[int, Counter[Slot]]:
 # --- finding free room ----------------------------------------------------------------------------------------------
 
 
-def pack(racks: list[Rack], group: int, needs: Resources, count: int, cores: Cores = "free") -> int:
+def place_workers(node_states: list[NodeState], group: int, needs: Resources, count: int, cores: Cores = "free") -> int:
     """Place up to ``count`` workers in free room, in place; return how many found none.
 
     A part of a card is taken from the fullest card where it fits, whole cards from the nodes with the fewest empty
     ones. Workers without cards go to nodes without cards first, and take a node's last core last.
 
     Args:
-        racks: The cluster.
+        node_states: The cluster.
         group: Whose workers.
         needs: What each needs.
         count: How many.
@@ -208,7 +212,7 @@ def pack(racks: list[Rack], group: int, needs: Resources, count: int, cores: Cor
             passes.insert(0, (_on_shared_cards, cores))
     elif cores == "share":
         # One at a time to the least crowded node, so that no node has to bear them all.
-        while count and not _pack_pass(racks, group, needs, 1, _least_crowded, cores):
+        while count and not _pack_pass(node_states, group, needs, 1, _least_crowded, cores):
             count -= 1
         return count
     else:
@@ -216,113 +220,115 @@ def pack(racks: list[Rack], group: int, needs: Resources, count: int, cores: Cor
             [(_anywhere, "leave last")] if cores == "leave last" else [(_anywhere, "leave last"), (_anywhere, cores)]
         )
     for choose, which in passes:
-        count = _pack_pass(racks, group, needs, count, choose, which)
+        count = _pack_pass(node_states, group, needs, count, choose, which)
     return count
 
 
-_Chooser = Callable[[Rack, Resources], tuple[tuple[float, ...], list[int]] | None]
+_Chooser = Callable[[NodeState, Resources], tuple[tuple[float, ...], list[int]] | None]
 """How well a node suits (the least is the best) and its cards in the order of use; ``None`` if it has no room."""
 
 
-def _anywhere(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
-    return (float(len(rack.memory) > 0), -rack.free_cpus), []
+def _anywhere(node_state: NodeState, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+    return (float(len(node_state.memory) > 0), -node_state.free_cpus), []
 
 
-def _least_crowded(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
-    return (-rack.free_cpus / max(rack.cpus, EPSILON), float(len(rack.memory) > 0)), []
+def _least_crowded(node_state: NodeState, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+    return (-node_state.free_cpus / max(node_state.cpus, EPSILON), float(len(node_state.memory) > 0)), []
 
 
-def _on_empty_cards(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+def _on_empty_cards(node_state: NodeState, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
     """Empty cards, small ones first: they leave the large ones to those who need them.
 
     Likewise whole cards are taken where cores are few: several workers on one card need more of them.
     """
     cards = [
-        (card_gb(rack.memory[card]), card)
-        for card, free in enumerate(rack.free)
-        if free >= 1 - EPSILON and (needs.gpus or card_share(needs, rack.memory[card]) <= 1)
+        (card_gb(node_state.memory[card]), card)
+        for card, free in enumerate(node_state.free)
+        if free >= 1 - EPSILON and (needs.gpus or card_share(needs, node_state.memory[card]) <= 1)
     ]
     if len(cards) < needs.gpus or not cards:
         return None
     cards.sort()
-    cores = rack.free_cpus if needs.gpus >= 1 else -rack.free_cpus
+    cores = node_state.free_cpus if needs.gpus >= 1 else -node_state.free_cpus
     return (cards[max(1, int(needs.gpus)) - 1][0], len(cards), cores), [card for _, card in cards]
 
 
-def _on_shared_cards(rack: Rack, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
+def _on_shared_cards(node_state: NodeState, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
     cards = [
         (free, card)
-        for card, free in enumerate(rack.free)
-        if EPSILON < free < 1 - EPSILON and card_share(needs, rack.memory[card]) <= free + EPSILON
+        for card, free in enumerate(node_state.free)
+        if EPSILON < free < 1 - EPSILON and card_share(needs, node_state.memory[card]) <= free + EPSILON
     ]
     if not cards:
         return None
     cards.sort()
-    return (cards[0][0], -rack.free_cpus), [card for _, card in cards]
+    return (cards[0][0], -node_state.free_cpus), [card for _, card in cards]
 
 
-def _pack_pass(racks: list[Rack], group: int, needs: Resources, count: int, choose: _Chooser, cores: Cores) -> int:
+def _pack_pass(
+    node_states: list[NodeState], group: int, needs: Resources, count: int, choose: _Chooser, cores: Cores
+) -> int:
     if not count:
         return 0
     found = []
-    for number, rack in enumerate(racks):
-        room = _cpu_room(rack, needs, count, cores)
-        if room > 0 and (choice := choose(rack, needs)) is not None:
+    for number, node_state in enumerate(node_states):
+        room = _cpu_room(node_state, needs, count, cores)
+        if room > 0 and (choice := choose(node_state, needs)) is not None:
             found.append((choice[0], number, room, choice[1]))
     for _, number, room, cards in sorted(found):
-        rack = racks[number]
-        rest = rack.nodes
+        node_state = node_states[number]
+        rest = node_state.nodes
         while rest and count:
-            filled, taken = _fill(rack, group, needs, min(room, count), cards)
+            filled, taken = _fill(node_state, group, needs, min(room, count), cards)
             if not taken:
                 break
             alike = min(len(rest), count // taken)
-            racks.append(filled.of(rest[:alike]))
+            node_states.append(filled.of(rest[:alike]))
             rest, count = rest[alike:], count - alike * taken
-        racks[number] = rack.of(rest)
+        node_states[number] = node_state.of(rest)
         if not count:
             break
-    racks[:] = [rack for rack in racks if rack.nodes]
+    node_states[:] = [node_state for node_state in node_states if node_state.nodes]
     return count
 
 
-def _cpu_room(rack: Rack, needs: Resources, count: int, cores: Cores) -> int:
+def _cpu_room(node_state: NodeState, needs: Resources, count: int, cores: Cores) -> int:
     if cores == "share":
-        return count if needs.cpus <= rack.cpus + EPSILON else 0
+        return count if needs.cpus <= node_state.cpus + EPSILON else 0
     if not needs.cpus:
         return count
-    keep = rack.last_cpu if cores == "leave last" else 0.0
-    return max(0, min(count, math.floor((rack.free_cpus - keep) / needs.cpus + EPSILON)))
+    keep = node_state.last_cpu if cores == "leave last" else 0.0
+    return max(0, min(count, math.floor((node_state.free_cpus - keep) / needs.cpus + EPSILON)))
 
 
-def _fill(rack: Rack, group: int, needs: Resources, count: int, cards: list[int]) -> tuple[Rack, int]:
+def _fill(node_state: NodeState, group: int, needs: Resources, count: int, cards: list[int]) -> tuple[NodeState, int]:
     """One node with up to ``count`` more workers on these cards, and how many they are."""
     if not needs.requires_gpu:
-        return rack.with_worker(group, needs, (), count), count
+        return node_state.with_worker(group, needs, (), count), count
     there: list[tuple[tuple[int, ...], int]] = []
     if needs.gpus >= 1:
         each = int(needs.gpus)
         for nth in range(min(count, len(cards) // each)):
             there.append((tuple(sorted(cards[nth * each : (nth + 1) * each])), 1))
-        return rack.with_workers(group, needs, there), len(there)
+        return node_state.with_workers(group, needs, there), len(there)
     left = count
     for card in cards:
-        fits = math.floor(rack.free[card] / card_share(needs, rack.memory[card]) + EPSILON)
+        fits = math.floor(node_state.free[card] / card_share(needs, node_state.memory[card]) + EPSILON)
         if fits := min(fits, left):
             there.append(((card,), fits))
             left -= fits
-    return rack.with_workers(group, needs, there), count - left
+    return node_state.with_workers(group, needs, there), count - left
 
 
-def shared_cpus(racks: Iterable[Rack]) -> float:
+def shared_cpus(node_states: Iterable[NodeState]) -> float:
     """Cores for the general workers: those that nobody holds, and on each node at least the last one."""
-    return sum(len(rack.nodes) * max(rack.free_cpus, rack.last_cpu) for rack in racks)
+    return sum(len(node_state.nodes) * max(node_state.free_cpus, node_state.last_cpu) for node_state in node_states)
 
 
-def count_workers(racks: Iterable[Rack]) -> Counter[int]:
+def count_workers(node_states: Iterable[NodeState]) -> Counter[int]:
     """Workers of each group."""
     found = Counter[int]()
-    for rack in racks:
-        for group, _, count in rack.placed:
-            found[group] += count * len(rack.nodes)
+    for node_state in node_states:
+        for group, _, count in node_state.placed:
+            found[group] += count * len(node_state.nodes)
     return found

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tamis.backends.balance import Demand, Node, Slot, lay_out
-from tamis.backends.crew import Crew, Worker
 from tamis.backends.demand import hard_to_place_first, minimum
-from tamis.backends.packing import card_share, racks_of
+from tamis.backends.gpu_placement import card_share, node_states_of
+from tamis.backends.worker_registry import Worker, WorkerRegistry
 from tamis.errors import ResourceError
 from tamis.plan import Group, Plan
 
@@ -81,12 +81,12 @@ def is_staffed(group: Group) -> bool:
     return any(map(bool, wishes))
 
 
-class Fleet:
+class Autoscaler:
     """Hires workers and lets them go.
 
     Args:
         plan: The groups.
-        crew: The books of the workers. The pool of a staffed group holds this group alone.
+        registry: The books of the workers. The pool of a staffed group holds this group alone.
         nodes: Tells what machines there are now.
         now: The clock, in seconds.
         cores: Tells how many cores a machine really has. So many processes of each kind are started there at a time:
@@ -96,12 +96,12 @@ class Fleet:
     def __init__(
         self,
         plan: Plan,
-        crew: Crew,
+        registry: WorkerRegistry,
         nodes: Callable[[], Sequence[Node]],
         now: Callable[[], float],
         cores: Callable[[str], float] = lambda node: math.inf,
     ) -> None:
-        self._plan, self._crew, self._nodes, self._now, self._cores = plan, crew, nodes, now, cores
+        self._plan, self._registry, self._nodes, self._now, self._cores = plan, registry, nodes, now, cores
         work = [g for g in plan.groups if not g.is_source]
         self._staffed = [g for g in work if is_staffed(g)]
         self._shared = [g for g in work if not is_staffed(g)]
@@ -125,7 +125,7 @@ class Fleet:
 
     def ready(self, worker: Worker, seconds: float) -> None:
         """A worker is ready, after this many seconds."""
-        for group in self._crew.groups_of(worker):
+        for group in self._registry.groups_of(worker):
             self._setup_s[group] = seconds
         self._avoided.pop(worker.node, None)
         self._next_staff = min(self._next_staff, self._now())
@@ -136,14 +136,14 @@ class Fleet:
         if now < min(self._next_shared, self._next_staff):
             return
         nodes = self._nodes()
-        self._crew.cpus = {n.id: n.cpus for n in nodes}
+        self._registry.cpus = {n.id: n.cpus for n in nodes}
         self._note_failed_starts(now)
         if self._staffed and now >= self._next_staff:
             self._next_staff = now + STAFF_TICK_S
             self._balance(coordinator, nodes, now)
         if self._shared and now >= self._next_shared:
             self._next_shared = now + SHARED_TICK_S
-            team = [w for w in self._crew.of_pool(self._crew.pool_for(self._shared[0].index)) if not w.draining]
+            team = [w for w in self._registry.of_pool(self._registry.pool_for(self._shared[0].index)) if not w.draining]
             self._add_shared(coordinator, team, nodes, now)
             self._thin_out(team, now)
             self._looked = now
@@ -152,33 +152,33 @@ class Fleet:
     def _note_failed_starts(self, now: float) -> None:
         """Avoid machines where workers died, or could not be set up, before they were ready: they may be gone."""
         failed = {
-            w.node for w in self._starting if not w.ready and not w.draining and w.index not in self._crew.workers
+            w.node for w in self._starting if not w.ready and not w.draining and w.index not in self._registry.workers
         }
         for node in failed:
             wait_s = min(2 * self._avoided[node][1], LONGEST_AVOIDED_S) if node in self._avoided else AVOIDED_S
             self._avoided[node] = now + wait_s, wait_s
-        self._starting = [w for w in self._starting if not w.ready and w.index in self._crew.workers]
+        self._starting = [w for w in self._starting if not w.ready and w.index in self._registry.workers]
 
     def _start(self, pool: int, node: str, gpu_ids: tuple[int, ...] = ()) -> None:
-        self._starting.append(self._crew.hire(pool, node, gpu_ids))
+        self._starting.append(self._registry.hire(pool, node, gpu_ids))
 
     def _can_start(self, node: str, now: float, *, staffed: bool) -> bool:
         """Whether one more process may be started on a machine."""
         if node in self._avoided and now < self._avoided[node][0]:
             return False
-        coming = [w for w in self._starting if w.node == node and not w.up and w.index in self._crew.workers]
+        coming = [w for w in self._starting if w.node == node and not w.up and w.index in self._registry.workers]
         same = sum(self._is_general(w) is not staffed for w in coming)
         return same < max(2.0, self._cores(node))
 
     def _is_general(self, worker: Worker) -> bool:
-        return bool(self._shared) and worker.pool == self._crew.pool_for(self._shared[0].index)
+        return bool(self._shared) and worker.pool == self._registry.pool_for(self._shared[0].index)
 
     # -- general workers ---------------------------------------------------------------------------------------------
 
     def _add_shared(self, coordinator: Coordinator, team: list[Worker], nodes: Sequence[Node], now: float) -> None:
-        states = [coordinator.traffic.groups[g.index] for g in self._shared]
+        states = [coordinator.scheduler.groups[g.index] for g in self._shared]
         wanted = sum(len(s.ready) + s.running for s in states)
-        pool = self._crew.pool_for(self._shared[0].index)
+        pool = self._registry.pool_for(self._shared[0].index)
         here = Counter(w.node for w in team)
         missing = wanted - here.total()
         if not self._are_awaited(coordinator, team, now):
@@ -192,7 +192,7 @@ class Fleet:
             self._let_some_go, self._calm_s = False, min(2 * self._calm_s, LONGEST_CALM_S)
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
         able = [n.id for n in nodes if n.cpus > 0]
-        room = {node: max(1, int(self._crew.unreserved(node) / each + 1e-9)) - here[node] for node in able}
+        room = {node: max(1, int(self._registry.unreserved(node) / each + 1e-9)) - here[node] for node in able}
         while missing > 0 and room:
             node = max(room, key=lambda name: room[name])
             if room[node] <= 0:
@@ -205,7 +205,7 @@ class Fleet:
             missing -= 1
 
     def _enough_at_first(self, nodes: Sequence[Node]) -> float:
-        staffed = [w.node for w in self._crew.workers.values() if not self._is_general(w) and not w.draining]
+        staffed = [w.node for w in self._registry.workers.values() if not self._is_general(w) and not w.draining]
         cores = sum(min(n.cpus, self._cores(n.id)) for n in nodes)
         return max(2.0, len(staffed) / SERVED, len(set(staffed)), CORES_AT_FIRST * cores)
 
@@ -216,8 +216,8 @@ class Fleet:
         would not help where some of those that are there have nothing to do either, or are only about to begin. Asked
         once a tick: the answer is an average over the last ones.
         """
-        traffic = coordinator.traffic
-        active = [g for g in self._staffed if traffic.expects_work(traffic.groups[g.index])]
+        scheduler = coordinator.scheduler
+        active = [g for g in self._staffed if scheduler.expects_work(scheduler.groups[g.index])]
         if not active:
             return True
         waiting = any(w.ready and not w.tickets for g in active for w in self._workers_of(g))
@@ -244,13 +244,13 @@ class Fleet:
         idle = [w for w in team if w.ready and not w.tickets and crowd[w.node] > 1]
         if idle:
             self._let_some_go = True
-            self._crew.drain(max(idle, key=lambda w: crowd[w.node]))
+            self._registry.drain(max(idle, key=lambda w: crowd[w.node]))
 
     # -- staffed groups ----------------------------------------------------------------------------------------------
 
     def _balance(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
         shares = self._shares(coordinator)
-        active = [g for g in self._staffed if coordinator.traffic.expects_work(coordinator.traffic.groups[g.index])]
+        active = [g for g in self._staffed if coordinator.scheduler.expects_work(coordinator.scheduler.groups[g.index])]
         spread = {g.index: _on_each(g, nodes) for g in active if _is_spread(g)}
         rest = _without(nodes, [(g, spread[g.index]) for g in active if g.index in spread])
         others = [g for g in active if g.index not in spread]
@@ -268,14 +268,16 @@ class Fleet:
             has, limit = len(workers[group.index]), most.get(group.index)
             places = list(wanted.elements())
             if limit is not None:  # those that are about to leave count too
-                places = places[: max(0, limit - sum(1 for _ in self._crew.of_pool(self._crew.pool_for(group.index))))]
+                places = places[
+                    : max(0, limit - sum(1 for _ in self._registry.of_pool(self._registry.pool_for(group.index))))
+                ]
             open_slots += [(has + n, group, slot) for n, slot in enumerate(places)]
         self._hire(open_slots, nodes, now)
         self._watch(coordinator, active, now)
 
     def _workers_of(self, group: Group) -> list[Worker]:
-        """The workers of a group that are to stay, those that hold work first."""
-        there = [w for w in self._crew.of_pool(self._crew.pool_for(group.index)) if not w.draining]
+        """The workers of a group that are to session, those that hold work first."""
+        there = [w for w in self._registry.of_pool(self._registry.pool_for(group.index)) if not w.draining]
         return sorted(there, key=lambda w: (not w.ready, -len(w.tickets)))
 
     def _let_go(self, workers: list[Worker], wanted: Counter[Slot], *, at_once: bool) -> None:
@@ -289,7 +291,7 @@ class Fleet:
             self._surplus[worker.index] += 1
             if at_once or self._surplus[worker.index] >= PATIENCE:
                 del self._surplus[worker.index]
-                self._crew.drain(worker)
+                self._registry.drain(worker)
 
     def _hire(self, open_slots: list[tuple[int, Group, Slot]], nodes: Sequence[Node], now: float) -> None:
         """Start workers in the places that are free, first for those groups that have the fewest."""
@@ -297,12 +299,12 @@ class Fleet:
         for _, group, slot in sorted(open_slots, key=lambda entry: entry[0]):
             free = all(self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids)
             if free and self._can_start(slot.node, now, staffed=True):
-                self._start(self._crew.pool_for(group.index), slot.node, slot.gpu_ids)
+                self._start(self._registry.pool_for(group.index), slot.node, slot.gpu_ids)
 
     def _card_is_free(self, group: Group, node: str, card: int, memory: dict[str, tuple[float, ...]]) -> bool:
         taken = min(1.0, card_share(group.resources, memory[node][card]))
         for other in self._staffed:
-            there = self._crew.of_pool(self._crew.pool_for(other.index))
+            there = self._registry.of_pool(self._registry.pool_for(other.index))
             workers = sum(w.node == node and card in w.gpu_ids for w in there)
             if workers:
                 taken += workers * min(1.0, card_share(other.resources, memory[node][card]))
@@ -311,8 +313,8 @@ class Fleet:
     def _demand(
         self, coordinator: Coordinator, group: Group, share: float, nodes: Sequence[Node], now: float
     ) -> Demand:
-        state = coordinator.traffic.groups[group.index]
-        left = coordinator.traffic.work_left(state)
+        state = coordinator.scheduler.groups[group.index]
+        left = coordinator.scheduler.work_left(state)
         least, most = group.workers.least or 1, group.workers.most
         if group.workers.per_node is not None:
             suitable = sum(bool(n.gpus) or not group.resources.requires_gpu for n in nodes if n.cpus > 0)
@@ -330,19 +332,19 @@ class Fleet:
         )
 
     def _service_s(self, coordinator: Coordinator, group: Group, now: float) -> float | None:
-        measured = coordinator.paces[group.index].service.per_task
+        measured = coordinator.timings[group.index].service.per_task
         if measured is not None:
             return measured
-        busy = [now - w.since for w in self._crew.of_pool(self._crew.pool_for(group.index)) if w.tickets]
+        busy = [now - w.since for w in self._registry.of_pool(self._registry.pool_for(group.index)) if w.tickets]
         age = max(busy, default=0.0)
         return age if age >= TELLING_AGE_S else None
 
     def _shared_cpu_s(self, coordinator: Coordinator, shares: list[float]) -> float | None:
         """CPU seconds of the groups with general workers per task of the input, as far as they are measured."""
-        active = [g for g in self._shared if coordinator.traffic.expects_work(coordinator.traffic.groups[g.index])]
+        active = [g for g in self._shared if coordinator.scheduler.expects_work(coordinator.scheduler.groups[g.index])]
         if not active:
             return 0.0
-        times = [(coordinator.paces[g.index].service.per_task, g) for g in active]
+        times = [(coordinator.timings[g.index].service.per_task, g) for g in active]
         known = [
             s * shares[g.index] * max(coordinator.limits.least_cpus, g.resources.cpus)
             for s, g in times
@@ -353,7 +355,7 @@ class Fleet:
     def _shares(self, coordinator: Coordinator) -> list[float]:
         """Tasks of each group per task of the source they come from, as seen so far."""
         shares = [0.0] * len(self._plan.groups)
-        for state in coordinator.traffic.groups:
+        for state in coordinator.scheduler.groups:
             index = state.group.index
             if state.group.is_source or not state.group.inputs:
                 shares[index] = 1.0
@@ -367,7 +369,7 @@ class Fleet:
         """Give the run up when a group with work has had no worker for a long time, or none that comes up."""
         for group in groups:
             workers = self._workers_of(group)
-            if coordinator.traffic.groups[group.index].live == 0 or any(w.up for w in workers):
+            if coordinator.scheduler.groups[group.index].live == 0 or any(w.up for w in workers):
                 self._stuck_since.pop(group.index, None)
                 continue
             waited = now - self._stuck_since.setdefault(group.index, now)
@@ -416,6 +418,6 @@ def _without(nodes: Sequence[Node], taken: list[tuple[Group, list[Slot]]]) -> li
 def _that_fit(nodes: Sequence[Node], demands: list[Demand]) -> list[Demand]:
     """Where there is no room for all the workers that are asked for, one of each group must do at least."""
     order = hard_to_place_first(demands, nodes)
-    if minimum(racks_of(nodes, {}, {}), order, {d.group: d.least for d in order}) is not None:
+    if minimum(node_states_of(nodes, {}, {}), order, {d.group: d.least for d in order}) is not None:
         return demands
     return [replace(d, min_workers=1) for d in demands]

@@ -1,4 +1,4 @@
-"""What the executors on foreign engines have in common: what workers are given, and how a run is carried out."""
+"""What the executors on external engines have in common: what workers are given, and how a run is carried out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tamis.backends.base import Run
-from tamis.backends.carry_out import places_of
-from tamis.backends.foreign.cluster import ClusterNode, Mailbox, set_up_nodes
-from tamis.backends.foreign.driver import Engine, ForeignDriver
-from tamis.backends.foreign.operator import OperatorSpec
-from tamis.backends.runner import GroupSpec, Places
+from tamis.backends.carry_out import run_paths
+from tamis.backends.external.driver import Engine, ExternalDriver
+from tamis.backends.external.operator import OperatorSpec
+from tamis.backends.external.ray_session import ClusterNode, Mailbox, set_up_nodes
+from tamis.backends.runner import GroupSpec, RunPaths
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.plan import Group, Plan
 
@@ -24,7 +24,7 @@ def group_specs(plan: Plan) -> dict[int, GroupSpec]:
 
 
 @dataclass(frozen=True)
-class Kit:
+class WorkerSpec:
     """What an engine gives its workers.
 
     Args:
@@ -38,7 +38,7 @@ class Kit:
 
     plan: Plan
     stages: dict[int, bytes]
-    places: Places
+    places: RunPaths
     mailbox: Mailbox
     path: tuple[str, ...]
     run: str
@@ -46,10 +46,10 @@ class Kit:
     @classmethod
     def of(
         cls, ray: Any, plan: Plan, run: Run, nodes: list[ClusterNode], runtime_env: dict[str, Any] | None = None
-    ) -> Kit:
+    ) -> WorkerSpec:
         """Put it together, and set the machines up; the environment is that of stages without one of their own."""
         stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
-        places = places_of(run)
+        places = run_paths(run)
         set_up_nodes(ray, plan, stages, nodes, places, runtime_env)
         path = (os.getcwd(), *(p for p in sys.path if p))
         return cls(plan, stages, places, Mailbox(ray), path, uuid.uuid4().hex)
@@ -71,9 +71,9 @@ class Kit:
         )
 
 
-def run_on_engine(plan: Plan, run: Run, engine: Engine, kit: Kit) -> bool:
+def run_on_engine(plan: Plan, run: Run, engine: Engine, worker_spec: WorkerSpec) -> bool:
     """Carry out a plan on an engine, show how it gets on, and clean up behind it."""
-    driver = ForeignDriver(plan, run, engine)
+    driver = ExternalDriver(plan, run, engine)
     run.stats = driver.stats
     run.observer.start(driver.snapshot())
     state = "failed"
@@ -83,4 +83,4 @@ def run_on_engine(plan: Plan, run: Run, engine: Engine, kit: Kit) -> bool:
         return done
     finally:
         run.observer.finish(driver.snapshot(state))
-        kit.mailbox.close()
+        worker_spec.mailbox.close()

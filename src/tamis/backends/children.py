@@ -10,7 +10,7 @@ from tamis.stages.emit import DROPPED
 from tamis.tasks import DocumentBatch, Task
 
 
-class Family:
+class Children:
     """What one stage makes of one task. Children are numbered; an only child keeps its parent's place."""
 
     def __init__(self, parent: Task[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The worker's side in a foreign engine: an operator takes parcels, works on its own and lets the others through.
+"""The worker's side in a external engine: an operator takes parcels, works on its own and lets the others through.
 
 Engines know a row of operators, a plan is a graph. Each parcel says which stage it is for, so any graph runs on a row:
 an operator that it is not for hands it on as it is. Data travels inside the engine. What the driver must know of it
@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tamis.backends.payload import Envelope, TaskFile, discard, pack, unpack
-from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, Places, cannot_travel
+from tamis.backends.payload import Envelope, TaskFile, decode_payload, encode_payload, release_payload
+from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunPaths, cannot_travel
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END
 from tamis.stages.base import WorkerMetadata
-from tamis.stages.io.paths import discard as discard_file
+from tamis.stages.io.paths import remove_unpublished
 from tamis.tasks import DocumentBatch, Task
 from tamis.tasks.storage import pickled, write_task
 
@@ -79,7 +79,7 @@ class OperatorSpec:
     entry: int
     name: str
     stages: bytes
-    places: Places
+    places: RunPaths
     inside: frozenset[int]
     barriers: frozenset[int]
     path: tuple[str, ...] = ()
@@ -219,14 +219,14 @@ class Operator:
         return record
 
     def _sort(self, record: Record) -> list[Parcel]:
-        """Which outputs go on inside the engine; the others stay in the record, in a form that can travel."""
+        """Which outputs go on inside the engine; the others session in the record, in a form that can travel."""
         inside: list[Parcel] = []
         outside: list[Envelope] = []
         published = record.outcome.published
         try:
             for envelope in record.outcome.outputs:
                 if envelope.vertex in self._spec.barriers:
-                    discard(envelope.payload)
+                    release_payload(envelope.payload)
                 elif envelope.vertex in self._spec.inside:
                     inside.append(sealed(envelope))
                 else:
@@ -234,7 +234,7 @@ class Operator:
                     outside.append(envelope)
         except Exception:
             for item in published:
-                discard_file(item)
+                remove_unpublished(item)
             raise
         record.outcome.outputs, record.passed = outside, len(inside)
         return inside
@@ -243,7 +243,7 @@ class Operator:
         if envelope.vertex == END:
             return pickled(envelope.payload) if isinstance(envelope.payload, Task) else envelope.payload
         os.makedirs(self._payloads, exist_ok=True)
-        return pack(envelope.payload, self._payloads)
+        return encode_payload(envelope.payload, self._payloads)
 
     def _set_down(self, task: Task[Any]) -> str:
         os.makedirs(self._payloads, exist_ok=True)
@@ -288,11 +288,11 @@ def sealed(envelope: Envelope) -> Parcel:
 def open_parcel(parcel: Parcel) -> list[Task[Any]]:
     """The tasks in a parcel."""
     if parcel.body is None:
-        return [unpack(e.payload) for e in parcel.envelopes]
+        return [decode_payload(e.payload) for e in parcel.envelopes]
     shell = parcel.envelopes[0].payload
     if shell is None:
         return [pickle.loads(parcel.body)]
-    task = unpack(shell)
+    task = decode_payload(shell)
     task.data = pa.ipc.open_stream(parcel.body).read_all()
     return [task]
 

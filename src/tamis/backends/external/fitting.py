@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.backends.foreign.cluster import ClusterNode
+from tamis.backends.external.ray_session import ClusterNode
 from tamis.errors import PlanError, ResourceError, did_you_mean
 
 LEAST_CPUS = 0.01

@@ -63,7 +63,7 @@ class Worker:
     noted: set[tuple[str | None, int]] = field(default_factory=set)
 
 
-class Crew:
+class WorkerRegistry:
     """Keeps the books of all workers. What it costs to find a free one does not grow with their number.
 
     Args:

@@ -1,4 +1,4 @@
-"""The driver's side of a foreign engine: cut the plan into segments, feed each to the engine, book what comes back.
+"""The driver's side of a external engine: cut the plan into segments, feed each to the engine, book what comes back.
 
 A segment ends where the engine cannot go on by itself: at a barrier, which waits for everything before it, and before a
 stage that takes batches, which must be made of neighbours in the input. Between segments tasks are held here, their
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tamis.backends.base import Run
+from tamis.backends.external.operator import STOP, OperatorSpec, Parcel, Record
 from tamis.backends.failures import set_aside, stage_error
-from tamis.backends.foreign.operator import STOP, OperatorSpec, Parcel, Record
-from tamis.backends.payload import Envelope, discard, enclose, pack
+from tamis.backends.payload import Envelope, enclose, encode_payload, release_payload
 from tamis.backends.queues import OrderedBatches, source_key
 from tamis.backends.runner import Failure
-from tamis.backends.traffic import identify, numbered_barriers
+from tamis.backends.scheduler_state import identify, numbered_barriers
 from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import END, Group, Plan
 from tamis.runs.stats import Snapshot, StageStats
@@ -39,7 +39,7 @@ DEATH_RETRIES = 2
 
 
 class Engine(Protocol):
-    """What the driver asks of a foreign engine.
+    """What the driver asks of a external engine.
 
     Attributes:
         workers: About how many tasks it works on at the same time.
@@ -97,8 +97,8 @@ def segments_of(plan: Plan) -> list[Segment]:
     return found
 
 
-class ForeignDriver:
-    """Carries out a plan on a foreign engine.
+class ExternalDriver:
+    """Carries out a plan on a external engine.
 
     Args:
         plan: What to do.
@@ -186,7 +186,7 @@ class ForeignDriver:
         if envelope.vertex == END:
             self._run.journal.output(envelope)
         elif not self._plan.vertices[envelope.vertex].is_source:
-            envelope.payload = pack(envelope.payload, self._payloads)
+            envelope.payload = encode_payload(envelope.payload, self._payloads)
             group = self._plan.groups[self._plan.group_of[envelope.vertex]]
             if group.ordered:
                 self._held[group.index].append(envelope)
@@ -239,7 +239,7 @@ class ForeignDriver:
         if problems:
             raise self._explained(problems[0])
         for envelope in self._used:
-            discard(envelope.payload)
+            release_payload(envelope.payload)
         self._used.clear()
         if self._open and not self._draining:
             raise StageError(f"the engine lost {self._open} tasks on the way: they went in and nothing came of them")
@@ -281,7 +281,7 @@ class ForeignDriver:
         if key in self._seen:  # the engine did it twice: the first counts
             self._run.journal.forget(record.outcome.published)
             for envelope in record.outcome.outputs:
-                discard(envelope.payload)
+                release_payload(envelope.payload)
             return
         self._seen.add(key)
         self._running.pop(key, None)
@@ -296,7 +296,7 @@ class ForeignDriver:
             self._used += [e for e in record.batch if e.payload is not None]  # those in files; others are the engine's
             return
         for envelope in record.batch:
-            discard(envelope.payload)
+            release_payload(envelope.payload)
 
     def _begun(self, key: tuple[int, str], record: Record) -> None:
         """A worker has begun with a parcel. If others did before, they died of it, or something killed them."""

@@ -19,10 +19,10 @@ from parity_pipelines import PIPELINES, Upper, failing, run_on, write_input
 from ray_faults import FailsToSetUp, wait_for
 
 from tamis.backends.base import Run
-from tamis.backends.carry_out import places_of
-from tamis.backends.foreign.cluster import connected
-from tamis.backends.foreign.kit import Kit, group_specs, run_on_engine
-from tamis.backends.foreign.operator import Operator, OperatorSpec, Parcel
+from tamis.backends.carry_out import run_paths
+from tamis.backends.external.operator import Operator, OperatorSpec, Parcel
+from tamis.backends.external.ray_session import connected
+from tamis.backends.external.worker_spec import WorkerSpec, group_specs, run_on_engine
 from tamis.backends.local import LocalExecutor
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.errors import ClusterError, StageError, WorkerDiedError
@@ -66,12 +66,12 @@ class ShakyEngine:
 
     workers = 1
 
-    def __init__(self, kit: Kit, box: Box, seed: int, loses: str, keep_failed: bool) -> None:
-        self._kit, self._box, self._loses, self._keep_failed = kit, box, loses, keep_failed
+    def __init__(self, worker_spec: WorkerSpec, box: Box, seed: int, loses: str, keep_failed: bool) -> None:
+        self._worker_spec, self._box, self._loses, self._keep_failed = worker_spec, box, loses, keep_failed
         self._random = random.Random(seed)
 
     def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
-        return self._kit.operator(group, inside, keep_failed=self._keep_failed)
+        return self._worker_spec.operator(group, inside, keep_failed=self._keep_failed)
 
     def take(self, wait_s: float) -> list[bytes]:
         return self._box.take(wait_s)
@@ -81,7 +81,7 @@ class ShakyEngine:
 
     def carry(self, groups: Sequence[Group], operators: Sequence[OperatorSpec], parcels: list[Parcel]) -> None:
         for spec in operators:
-            operator = Operator(spec, self._box, WorkerMetadata(scratch=self._kit.places.scratch))
+            operator = Operator(spec, self._box, WorkerMetadata(scratch=self._worker_spec.places.scratch))
             doubled = [p for p in parcels for _ in range(self._random.choice([1, 1, 2]))]
             self._random.shuffle(doubled)
             if self._loses == "first tries":
@@ -110,8 +110,10 @@ class Shaky:
     def execute(self, plan: Plan, run: Run) -> bool:
         stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
         box: Any = Box()
-        kit = Kit(plan, stages, places_of(run), box, (), "run")
-        return run_on_engine(plan, run, ShakyEngine(kit, box, self.seed, self.loses, self.keep_failed), kit)
+        worker_spec = WorkerSpec(plan, stages, run_paths(run), box, (), "run")
+        return run_on_engine(
+            plan, run, ShakyEngine(worker_spec, box, self.seed, self.loses, self.keep_failed), worker_spec
+        )
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +220,7 @@ def test_ray_does_not_take_over_signals() -> None:
     """In a process of its own: a cluster is started."""
     code = """if True:
         import signal
-        from tamis.backends.foreign.cluster import connected
+        from tamis.backends.external.ray_session import connected
         def ours(*_): pass
         signal.signal(signal.SIGTERM, ours)
         with connected("a test"):

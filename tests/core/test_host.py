@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.backends import machine
-from tamis.backends.machine import Gpu, gpus, memory, this_machine, usable_cores
+from tamis.core import host
+from tamis.core.host import Gpu, gpus, memory, this_machine, usable_cores
 
 GIB = 2**30
 
@@ -28,7 +28,7 @@ MEMINFO = f"MemTotal: {64 * GIB // 1024} kB\nMemFree: 100 kB\nMemAvailable: {40 
 
 def test_without_a_container_the_whole_machine_counts(tmp_path: Path) -> None:
     root = make_root(tmp_path, {"proc/meminfo": MEMINFO})
-    assert memory(root) == machine.Memory(64 * GIB, 40 * GIB)
+    assert memory(root) == host.Memory(64 * GIB, 40 * GIB)
     assert usable_cores(root) == usable_cores() > 0
 
 
@@ -45,7 +45,7 @@ def test_a_container_limits_cores_and_memory(tmp_path: Path) -> None:
         },
     )
     assert usable_cores(root) == 0.5
-    assert memory(root) == machine.Memory(8 * GIB, 5 * GIB)  # cached files make room when it is needed
+    assert memory(root) == host.Memory(8 * GIB, 5 * GIB)  # cached files make room when it is needed
 
 
 def test_the_tightest_group_on_the_way_up_counts(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_control_groups_of_the_first_version(tmp_path: Path) -> None:
         },
     )
     assert usable_cores(root) == 0.25
-    assert memory(root) == machine.Memory(4 * GIB, 3 * GIB)
+    assert memory(root) == host.Memory(4 * GIB, 3 * GIB)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity masks")
@@ -111,7 +111,7 @@ CARDS = [Gpu(0, "a", 80.0, "1", "GPU-aa11"), Gpu(1, "b", 80.0, "1", "GPU-bb22")]
     ],
 )
 def test_cuda_visible_devices(wanted: str, seen: list[str]) -> None:
-    found = list(machine._visible(CARDS, wanted, lambda uuid: Gpu(0, "slice", 10.0, "1", uuid)))
+    found = list(host._visible(CARDS, wanted, lambda uuid: Gpu(0, "slice", 10.0, "1", uuid)))
     assert [gpu.name for gpu in found] == seen
     assert [gpu.index for gpu in found] == list(range(len(seen)))
 

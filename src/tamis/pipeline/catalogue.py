@@ -36,7 +36,7 @@ _AREAS: Final = (
             "tamis.stages.text.segments",
             "tamis.stages.text.decontamination",
             "tamis.stages.text.tokenization",
-            "tamis.stages.text.packing",
+            "tamis.stages.text.sequence_packing",
             "tamis.stages.text.language",
             "tamis.stages.text.statistics.stage",
             "tamis.stages.text.classifiers",

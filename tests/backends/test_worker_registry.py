@@ -7,9 +7,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.backends.crew import Crew, Pool, Worker
 from tamis.backends.payload import Envelope
 from tamis.backends.substrates.base import Event
+from tamis.backends.worker_registry import Pool, Worker, WorkerRegistry
 
 
 class Silent:
@@ -53,20 +53,20 @@ CPUS = {1: 1.0, 2: 4.0, 3: 0.5, 4: 1.0}
 """Cores that a task of each group takes; group 4 has workers of its own, with cores reserved."""
 
 
-def new_crew() -> tuple[Crew, Silent]:
+def new_crew() -> tuple[WorkerRegistry, Silent]:
     substrate = Silent()
     pools = [Pool(frozenset({1, 2, 3}), 0), Pool(frozenset({4}), 0, reserved_cpus=1.0)]
-    return Crew(substrate, pools, {"a": 4.0, "b": 2.0, "c": 8.0}, elastic=True), substrate
+    return WorkerRegistry(substrate, pools, {"a": 4.0, "b": 2.0, "c": 8.0}, elastic=True), substrate
 
 
-def able(crew: Crew, group: int, depth: int, home: str) -> list[Worker]:
+def able(registry: WorkerRegistry, group: int, depth: int, home: str) -> list[Worker]:
     """The workers that may get a task, by the definition: idle ones whose cores are there, busy ones up to a depth."""
     found = []
-    for worker in crew.workers.values():
-        at_work = sum(w.cpus for w in crew.workers.values() if w.node == worker.node and w.pool == GENERAL)
-        reserved = sum(w.pool == RESERVED and w.node == worker.node for w in crew.workers.values())
-        room = crew.cpus.get(worker.node, 0.0) - at_work - reserved
-        suits = group in crew.groups_of(worker) and worker.ready and not worker.draining
+    for worker in registry.workers.values():
+        at_work = sum(w.cpus for w in registry.workers.values() if w.node == worker.node and w.pool == GENERAL)
+        reserved = sum(w.pool == RESERVED and w.node == worker.node for w in registry.workers.values())
+        room = registry.cpus.get(worker.node, 0.0) - at_work - reserved
+        suits = group in registry.groups_of(worker) and worker.ready and not worker.draining
         fits = worker.pool == RESERVED or CPUS[group] <= room + 1e-9 or at_work <= 1e-9
         if suits and home in ("", worker.node) and (0 < len(worker.tickets) < depth or (not worker.tickets and fits)):
             found.append(worker)
@@ -77,99 +77,99 @@ def able(crew: Crew, group: int, depth: int, home: str) -> list[Worker]:
 @given(st.integers(0, 2**32), st.integers(1, 120), st.sampled_from([0.0, 0.3]))
 def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, events: int, losses: float) -> None:
     rng = random.Random(seed)
-    crew, _ = new_crew()
+    registry, _ = new_crew()
     tickets = iter(range(10_000))
     for _ in range(events):
-        workers = list(crew.workers.values())
+        workers = list(registry.workers.values())
         busy = [w for w in workers if w.tickets]
         what = rng.random()
         if what < 0.2 or not workers:
-            crew.hire(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
+            registry.hire(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
         elif what < 0.4:
             for worker in workers:
                 if not worker.ready and rng.random() < 0.7:
-                    crew.ready(worker)
+                    registry.ready(worker)
         elif what < 0.5 and busy:
             worker = rng.choice(busy)
-            crew.take(worker, worker.tickets[0], 0.0)
+            registry.take(worker, worker.tickets[0], 0.0)
         elif what < 0.5 + 0.2 * losses:
-            crew.lose(rng.choice(workers).index)
+            registry.lose(rng.choice(workers).index)
         elif what < 0.5 + 0.4 * losses:
-            crew.drain(rng.choice(workers))
+            registry.drain(rng.choice(workers))
         elif what < 0.53 + 0.4 * losses:
-            crew.cpus = {"a": rng.choice([4.0, 8.0]), "b": 2.0, "c": 8.0}
+            registry.cpus = {"a": rng.choice([4.0, 8.0]), "b": 2.0, "c": 8.0}
         group, depth, home = rng.choice([1, 1, 1, 2, 3, 4]), rng.choice([1, 2, 3]), rng.choice(["", *NODES])
-        candidates = able(crew, group, depth, home)
-        found = crew.free(group, CPUS[group], depth, home)
+        candidates = able(registry, group, depth, home)
+        found = registry.free(group, CPUS[group], depth, home)
         assert (found is None) == (not candidates)
         if found is not None:
             assert found in candidates
             assert len(found.tickets) == min(len(w.tickets) for w in candidates)
-            crew.give(found, next(tickets), CPUS[group], 0.0)
+            registry.give(found, next(tickets), CPUS[group], 0.0)
 
 
 def test_a_worker_that_is_let_go_finishes_what_it_holds() -> None:
-    crew, substrate = new_crew()
-    worker = crew.hire(GENERAL, "a")
-    crew.ready(worker)
-    crew.give(worker, 0, 1.0, 0.0)
-    crew.give(worker, 1, 1.0, 0.0)
-    crew.drain(worker)
-    assert crew.free(1, 1.0, 9) is None
-    crew.take(worker, 0, 0.0)
+    registry, substrate = new_crew()
+    worker = registry.hire(GENERAL, "a")
+    registry.ready(worker)
+    registry.give(worker, 0, 1.0, 0.0)
+    registry.give(worker, 1, 1.0, 0.0)
+    registry.drain(worker)
+    assert registry.free(1, 1.0, 9) is None
+    registry.take(worker, 0, 0.0)
     assert substrate.stopped == []
-    crew.take(worker, 1, 0.0)
+    registry.take(worker, 1, 0.0)
     assert substrate.stopped == [worker.index]
-    assert worker.index in crew.workers, "it is there until the substrate says it is gone"
+    assert worker.index in registry.workers, "it is there until the substrate says it is gone"
 
 
 def test_a_worker_that_is_let_go_before_it_is_ready_gets_nothing() -> None:
-    crew, substrate = new_crew()
-    worker = crew.hire(GENERAL, "a")
-    crew.drain(worker)
-    crew.ready(worker)
-    assert crew.free(1, 1.0, 9) is None
-    assert crew.size_for(1) == 0
+    registry, substrate = new_crew()
+    worker = registry.hire(GENERAL, "a")
+    registry.drain(worker)
+    registry.ready(worker)
+    assert registry.free(1, 1.0, 9) is None
+    assert registry.size_for(1) == 0
     assert substrate.stopped == [worker.index]
 
 
 def test_the_books_do_not_grow_with_what_was_done() -> None:
-    crew, _ = new_crew()
+    registry, _ = new_crew()
     for node in NODES * 5:
-        crew.ready(crew.hire(GENERAL, node))
+        registry.ready(registry.hire(GENERAL, node))
     rng, held = random.Random(0), []
     for ticket in range(100_000):
-        worker = crew.free(1, 1.0, 4)
+        worker = registry.free(1, 1.0, 4)
         if worker is None or rng.random() < 0.4:
             worker, done = held.pop(rng.randrange(len(held)))
-            crew.take(worker, done, 0.0)
+            registry.take(worker, done, 0.0)
             continue
-        crew.give(worker, ticket, 1.0, 0.0)
+        registry.give(worker, ticket, 1.0, 0.0)
         held.append((worker, ticket))
-    sizes = [len(heap) for heap in crew._by_load.values()]
+    sizes = [len(heap) for heap in registry._by_load.values()]
     assert sum(sizes) <= 2 * 15 * 5
 
 
 def test_pools_that_share_a_machine_do_not_keep_each_other_waiting() -> None:
     """Both kinds were turned away while the only core was busy; when it is free, either finds its worker."""
-    crew = Crew(Silent(), [Pool(frozenset({1}), 2), Pool(frozenset({2}), 2)], {"": 1.0})
-    crew.start()
-    first = crew.free(1, 1.0, 1)
+    registry = WorkerRegistry(Silent(), [Pool(frozenset({1}), 2), Pool(frozenset({2}), 2)], {"": 1.0})
+    registry.start()
+    first = registry.free(1, 1.0, 1)
     assert first is not None
-    crew.give(first, 0, 1.0, 0.0)
-    assert crew.free(1, 1.0, 1) is None
-    assert crew.free(2, 1.0, 1) is None
-    crew.take(first, 0, 0.0)
-    assert crew.free(2, 1.0, 1) is not None
-    assert crew.free(1, 1.0, 1) is not None
+    registry.give(first, 0, 1.0, 0.0)
+    assert registry.free(1, 1.0, 1) is None
+    assert registry.free(2, 1.0, 1) is None
+    registry.take(first, 0, 0.0)
+    assert registry.free(2, 1.0, 1) is not None
+    assert registry.free(1, 1.0, 1) is not None
 
 
 def test_a_worker_with_something_that_may_kill_it_is_given_nothing_else() -> None:
-    crew, _ = new_crew()
-    worker = crew.hire(GENERAL, "a")
-    crew.ready(worker)
-    assert crew.free(1, 1.0, 4) is worker
-    crew.give(worker, 7, 1.0, 0.0, alone=True)
-    assert crew.free(1, 1.0, 4) is None
-    crew.take(worker, 7, 1.0)
-    assert crew.free(1, 1.0, 4) is worker
+    registry, _ = new_crew()
+    worker = registry.hire(GENERAL, "a")
+    registry.ready(worker)
+    assert registry.free(1, 1.0, 4) is worker
+    registry.give(worker, 7, 1.0, 0.0, alone=True)
+    assert registry.free(1, 1.0, 4) is None
+    registry.take(worker, 7, 1.0)
+    assert registry.free(1, 1.0, 4) is worker

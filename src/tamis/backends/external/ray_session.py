@@ -1,4 +1,4 @@
-"""The Ray cluster under a foreign engine: connect to it, know its machines, leave it as it was."""
+"""The Ray cluster under a external engine: connect to it, know its machines, leave it as it was."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.backends import machine
-from tamis.backends.runner import GroupSpec, Places, set_up_on_node
-from tamis.backends.streaming.cluster import connect, signals_kept
+from tamis.backends.runner import GroupSpec, RunPaths, set_up_on_node
+from tamis.backends.streaming.cluster_view import connect, signals_kept
+from tamis.core import host
 from tamis.errors import MissingExtraError, ResourceError
 from tamis.plan import Group, Plan
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
@@ -86,7 +86,7 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
                 os.environ[name] = value
 
 
-class Stay:
+class RaySession:
     """A connection that begins with the check of a plan, before anything is touched, and ends with its run.
 
     Args:
@@ -144,7 +144,7 @@ def nodes_of(ray: Any, *, ignore_head: bool) -> list[ClusterNode]:
 
 def others(nodes: Sequence[ClusterNode]) -> list[str]:
     """The machines of the cluster that are not among these."""
-    ray = load_ray("a foreign engine")
+    ray = load_ray("a external engine")
     return sorted({node["NodeID"] for node in ray.nodes() if node.get("Alive", True)} - {n.id for n in nodes})
 
 
@@ -160,7 +160,7 @@ def set_up_nodes(
     plan: Plan,
     stages: dict[int, bytes],
     nodes: Sequence[ClusterNode],
-    places: Places,
+    places: RunPaths,
     runtime_env: dict[str, Any] | None,
 ) -> None:
     """Call ``setup_on_node`` of the stages that have one, on every machine they can run on."""
@@ -182,7 +182,7 @@ def set_up_nodes(
         raise (error.cause if isinstance(error.cause, Exception) else error) from None
 
 
-def _set_up_here(stages: bytes, group: int, node: str, places: Places) -> None:
+def _set_up_here(stages: bytes, group: int, node: str, places: RunPaths) -> None:
     import pickle
 
     spec: GroupSpec = pickle.loads(stages)[group]
@@ -201,7 +201,7 @@ def card_memory_gb(ray: Any, nodes: Sequence[ClusterNode]) -> float:
 
 
 def _cards_here() -> list[float]:
-    return [card.memory_gb for card in machine.gpus()]
+    return [card.memory_gb for card in host.gpus()]
 
 
 def gpu_share(names: str, resources: Resources, card_gb: float) -> float:

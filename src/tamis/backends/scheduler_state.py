@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tamis.backends.contracts import Journal
-from tamis.backends.payload import GONE, Envelope, discard, enclose
+from tamis.backends.payload import GONE, Envelope, enclose, release_payload
 from tamis.backends.queues import OrderedBatches, ReadyQueue, source_key
 from tamis.plan import END, Group, Plan
 from tamis.runs.stats import StageStats
@@ -53,7 +53,7 @@ class GroupState:
     done: int = 0
 
 
-class Traffic:
+class SchedulerState:
     """Moves envelopes from group to group and knows what may still come.
 
     Args:
@@ -165,7 +165,7 @@ class Traffic:
         if envelope.vertex == END:
             self._journal.output(envelope)
         elif self._plan.vertices[envelope.vertex].is_source:
-            discard(envelope.payload)  # a barrier takes nothing from hand to hand
+            release_payload(envelope.payload)  # a barrier takes nothing from hand to hand
         else:
             self._enqueue(envelope)
 
@@ -176,7 +176,7 @@ class Traffic:
         self.held_bytes -= envelope.nbytes
         for queue in self._followers[state.group.index]:
             queue.close(source_key(envelope.order))
-        envelope.payload = discard(envelope.payload)
+        envelope.payload = release_payload(envelope.payload)
 
     def release(self, state: GroupState, *, last: bool) -> None:
         """Make the batches that are complete ready; with ``last`` also the rest."""

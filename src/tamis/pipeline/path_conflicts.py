@@ -13,7 +13,7 @@ from tamis.plan import Plan
 _MAGIC = "*?["
 
 
-def check_places(plan: Plan, run_dir: str | None) -> None:
+def check_path_conflicts(plan: Plan, run_dir: str | None) -> None:
     """Refuse a pipeline that would read what it writes, or remove what it reads. Local paths only.
 
     Args:

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Publish
-from tamis.stages.mixing.row_keys import Keys, check_identity, row_keys
-from tamis.stages.shuffle import (
+from tamis.stages.exchange import (
     ShufflePartitions,
     partition_nbytes,
     put_together,
     read_partition,
     write_partitions,
 )
+from tamis.stages.mixing.row_keys import Keys, check_identity, row_keys
 from tamis.stages.spill import ScratchStage, folder_for, spilled_files
 from tamis.tasks import DocumentBatch, FileGroup
 

@@ -1,4 +1,4 @@
-"""The fleet and the coordinator on simulated clusters: how fast they are, and what holds whatever goes wrong."""
+"""The autoscaler and the coordinator on simulated clusters: how fast they are, and what holds whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def audited(run: Run, *, until_s: float = 5000.0) -> Run:
     def look() -> None:
         nonlocal most_workers
         assert run.cluster.now() < until_s, "it does not end"
-        most_workers = max(most_workers, len(run.crew))
+        most_workers = max(most_workers, len(run.registry))
         coordinator = run.coordinator
         assert coordinator.held_bytes >= 0
         assert coordinator.reserved_bytes >= 0
@@ -207,7 +207,7 @@ def audited(run: Run, *, until_s: float = 5000.0) -> Run:
         largest = max(g.batch_size for g in run.plan.groups) * MIB
         assert coordinator.held_bytes + coordinator.reserved_bytes <= run.budget + (1 + ways * most_workers) * largest
         for group in run.staffed:
-            there = list(run.crew.of_pool(run.crew.pool_for(group.index)))
+            there = list(run.registry.of_pool(run.registry.pool_for(group.index)))
             assert group.workers.most is None or len(there) <= group.workers.most
 
     run.auditor.look = look
@@ -397,7 +397,7 @@ def test_what_is_begun_is_finished_before_more_is_read(seconds: tuple[float, ...
     plan = plan_of(chain, 1500)
     run = Run(plan, Trade(plan, chain), TWO_NODES)
     under_way: list[int] = []
-    run.auditor.look = lambda: under_way.append(sum(s.live for s in run.coordinator.traffic.groups[2:]))
+    run.auditor.look = lambda: under_way.append(sum(s.live for s in run.coordinator.scheduler.groups[2:]))
     assert run.go()
     workers = 16
     assert max(under_way) <= 4 * workers * batch_size + 2 * workers
@@ -426,7 +426,7 @@ def test_stages_have_the_workers_they_ask_for(sizing: Sizing, most: int, least: 
     seen: list[int] = []
 
     def look() -> None:
-        if run.cluster.now() > 5.0 and not run.coordinator.traffic.exhausted():
+        if run.cluster.now() > 5.0 and not run.coordinator.scheduler.exhausted():
             there = run.cluster.workers_on()
             seen.append(sum(count for (groups, _), count in there.items() if groups == {2}))
 
@@ -506,19 +506,19 @@ def test_nothing_grows_with_the_tasks_that_are_done() -> None:
     plan = plan_of(chain, 100_000 // 3)
     run = Run(plan, Trade(plan, chain), [Node("a", 8), Node("b", 8)])
     run.cluster.spans = Sink()
-    run.books = run.coordinator._journal = run.coordinator.traffic._journal = Tally()
+    run.books = run.coordinator._journal = run.coordinator.scheduler._journal = Tally()
     sizes: list[int] = []
 
     def look() -> None:
         coordinator = run.coordinator
         sizes.append(
             len(coordinator._dispatcher.assignments)
-            + sum(len(s.ready) for s in coordinator.traffic.groups)
-            + sum(len(s.ordered._open) + len(s.ordered._turn) for s in coordinator.traffic.groups if s.ordered)
-            + sum(len(p.suspects) + len(p.waiting_since) for p in coordinator.paces)
-            + sum(map(len, run.crew._by_load.values()))
-            + len(run.fleet._surplus)
-            + len(run.fleet._starting)
+            + sum(len(s.ready) for s in coordinator.scheduler.groups)
+            + sum(len(s.ordered._open) + len(s.ordered._turn) for s in coordinator.scheduler.groups if s.ordered)
+            + sum(len(p.suspects) + len(p.waiting_since) for p in coordinator.timings)
+            + sum(map(len, run.registry._by_load.values()))
+            + len(run.autoscaler._surplus)
+            + len(run.autoscaler._starting)
         )
 
     run.auditor.look = look
@@ -531,8 +531,8 @@ def test_nothing_grows_with_the_tasks_that_are_done() -> None:
 
 
 def general_workers(run: Run) -> int:
-    pool = run.crew.pool_for(min(run.shared))
-    return sum(not w.draining for w in run.crew.of_pool(pool))
+    pool = run.registry.pool_for(min(run.shared))
+    return sum(not w.draining for w in run.registry.of_pool(pool))
 
 
 def watched(run: Run, numbers: list[int]) -> Run:
