@@ -104,7 +104,7 @@ class Total(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     name = "total"
     batch_size = 4
-    makes_other_rows = True
+    makes_rows = "new"
 
     def process_batch(self, tasks: list[DocumentBatch]) -> list[DocumentBatch]:
         sums = [sum(t.data["n"].to_pylist()) for t in tasks]

@@ -8,7 +8,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.tasks import DocumentBatch, Task
+from tamis.tasks import Task
 from tamis.tasks.storage import pickled, read_task, write_task
 
 
@@ -84,7 +84,7 @@ def encode_payload(payload: Any, directory: str) -> Any:
     """A form of the payload that can be sent to another process: bytes if small, else a file."""
     if not isinstance(payload, Task):
         return payload
-    if isinstance(payload, DocumentBatch) or payload.nbytes > 2**16:
+    if payload.has_rows or payload.nbytes > 2**16:
         path = os.path.join(directory, os.urandom(8).hex())
         write_task(payload, path)
         return TaskFile(path)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tamis.backends.children import Children
 from tamis.backends.payload import Envelope, enclose, encode_payload
+from tamis.backends.row_account import RowAccount
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
@@ -23,11 +24,9 @@ from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadat
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.io.paths import remove_unpublished
 from tamis.stages.spill import spill
-from tamis.tasks import DocumentBatch, Task
+from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
-from tamis.tasks.storage import temporary_beside
-
-NO_REASON = "no reason given"
+from tamis.tasks.storage import format_order, temporary_beside
 
 CARRIED_BYTES = 64 * 2**20
 """Memory that the outputs of one assignment may take before further ones are set down on disk."""
@@ -83,23 +82,28 @@ class Outcome:
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """What a worker needs to know of a group: its stages and the ways between them."""
+    """What a worker needs to know of a group: its stages and the ways between them.
+
+    Stages that run as one are under the number of the first of them; ``members`` has the numbers of all.
+    """
 
     entry: int
     stages: dict[int, ProcessingStage[Any, Any]]
     names: dict[int, str]
     edges: dict[int, dict[str, int]]
+    members: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, group: Group) -> GroupSpec:
         """Cut the group out of the plan."""
         inside = [plan.vertices[i] for i in group.vertices]
-        return cls(
-            group.entry,
-            {v.index: v.stage for v in inside},
-            {v.index: v.name for v in inside},
-            {v.index: dict(v.edges) for v in inside},
-        )
+        members = {first: run.vertices for first, run in group.merged.items()}
+        later = {index for run in members.values() for index in run[1:]}
+        stages = {v.index: v.stage for v in inside if v.index not in later}
+        edges = {v.index: dict(v.edges) for v in inside if v.index not in later}
+        for first, run in group.merged.items():
+            stages[first], edges[first] = run.stage, dict(plan.vertices[run.vertices[-1]].edges)
+        return cls(group.entry, stages, {v.index: v.name for v in inside}, edges, members)
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,6 @@ class GroupRunner:
         self._drops, self._drop_log = places.drops, DropLog()
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
-        for index, stage in self._stages.items():
-            stage.foresee([self._stages[i] for i in _way_from(index, spec)])
         self._ready = False
         self._outcome = Outcome()
         self._at = spec.entry
@@ -188,10 +190,11 @@ class GroupRunner:
         stage, stats = self._stages[vertex], self._stats(vertex)
         stats.tasks_in += len(tasks)
         stats.bytes_in += sum(t.nbytes for t in tasks)
-        items = sum(t.num_items for t in tasks)
-        rows_before = stats.rows_out + stats.rows_dropped + stats.quarantined
+        tasks = [self._named(task) for task in tasks]
+        account = RowAccount(tasks, stage.makes_rows)
         results = self._results(stage, tasks)
         children: Children | None = None
+        seconds = 0.0
         while True:
             self._at = vertex
             began = time.perf_counter()
@@ -200,47 +203,64 @@ class GroupRunner:
             except StopIteration:
                 break
             finally:
-                stats.seconds += time.perf_counter() - began
+                seconds += time.perf_counter() - began
             if children is None or children.parent is not parent:
-                self._end(vertex, stats, children)
+                self._end(vertex, children)
                 children = Children(parent)
-            self._handle(vertex, stats, children, item)
+            self._handle(vertex, account, children, item)
+        members = self._spec.members.get(vertex, (vertex,))
+        for member in members:
+            self._stats(member).seconds += seconds / len(members)
         for metric, value in stage.take_metrics().items():
             stats.custom[metric] = stats.custom.get(metric, 0) + value
-        self._end(vertex, stats, children)
-        accounted = stats.rows_out + stats.rows_dropped + stats.quarantined - rows_before
-        self._count_rows(vertex, stats, items, accounted, all(isinstance(t, DocumentBatch) for t in tasks))
+        for drop in account.vanished(self._spec.names[vertex]):
+            children = children or Children(tasks[0])
+            self._drop(vertex, account, children, drop)
+        self._end(vertex, children)
+        self._count_rows(vertex, account, len(tasks))
 
-    def _count_rows(self, vertex: int, stats: StageStats, items: int, accounted: int, are_rows: bool) -> None:
-        """Rows that came in. Of files it is known only afterwards; rows that just went missing are counted too."""
-        if vertex in self._no_rows or self._stages[vertex].makes_other_rows:
-            stats.rows_in += items
-        elif are_rows:
-            stats.rows_in += items
-            if items > accounted:
-                stats.dropped[NO_REASON] = stats.dropped.get(NO_REASON, 0) + items - accounted
-        else:
-            stats.rows_in += accounted
+    def _named(self, task: Task[Any]) -> Task[Any]:
+        """A task whose rows have names: rows that were made by hand are numbered under the place of their task."""
+        if isinstance(task, TableTask) and not task.has_names:
+            return task.named(f"task {format_order(task.order)}")
+        return task
+
+    def _count_rows(self, vertex: int, account: RowAccount, tasks: int) -> None:
+        """Add up the rows of a vertex, or of the stages that run as one there. Of files they are known afterwards."""
+        members = self._spec.members.get(vertex, (vertex,))
+        left = account.rows_in(makes_files=vertex in self._no_rows)
+        for number, member in enumerate(members):
+            stats = self._stats(member)
+            stats.rows_in += left
+            left -= account.dropped_by.get(number, 0)
+            if number:
+                stats.tasks_in += tasks
+            if member != members[-1]:
+                stats.rows_out += left
+                stats.tasks_out += tasks
 
     def _results(
         self, stage: ProcessingStage[Any, Any], tasks: list[Task[Any]]
     ) -> Iterator[tuple[Task[Any], Emission]]:
         """What a stage makes of its tasks, one thing at a time, each with the task it was made of."""
+        # A stage may change the task it is given; what it was given is needed to find its rows again.
+        given = [copy.copy(task) for task in tasks]
         if not stage.supports_batch_processing():
-            for task in tasks:
-                for item in emissions(stage.process(task)):
+            for task, own in zip(tasks, given, strict=True):
+                for item in emissions(stage.process(own)):
                     yield task, item
             return
-        items = list(emissions(stage.process_batch(tasks)))
+        items = list(emissions(stage.process_batch(given)))
         if len(items) == len(tasks) and all(isinstance(i, Task) for i in items):
             yield from zip(tasks, items, strict=True)  # as many out as in: each is made of the one in its place
             return
-        together = copy.copy(tasks[0])
+        together = copy.copy(_together(tasks))
         together.task_id = digest(*(t.task_id for t in tasks))
         for item in items:
             yield together, item
 
-    def _handle(self, vertex: int, stats: StageStats, children: Children, item: Emission) -> None:
+    def _handle(self, vertex: int, account: RowAccount, children: Children, item: Emission) -> None:
+        stats = self._stats(vertex)
         if isinstance(item, Publish):
             self._outcome.published.append(item)
             self._no_rows.add(vertex)
@@ -248,55 +268,86 @@ class GroupRunner:
                 stats.files += 1
         elif isinstance(item, BadRows):
             stats.quarantined += len(item.rows)
+            account.quarantined += len(item.rows)
             self._bad.setdefault(vertex, []).extend(
-                {"path": r.path, "line": r.line, "byte": r.byte, "problem": r.problem, "raw": _shown(r.raw)}
+                {
+                    "source": r.path,
+                    "position": r.byte,
+                    "line": r.line,
+                    "problem": r.problem,
+                    "raw": _shown(r.raw),
+                }
                 for r in item.rows
             )
         elif isinstance(item, Drop):
-            if not len(item.rows):
-                return  # nothing was dropped after all, so that is no reason to speak of
-            stats.dropped[item.reason] = stats.dropped.get(item.reason, 0) + len(item.rows)
-            if self._drops:
-                self._drop_log.add(self._spec.names[vertex], item)
-            if DROPPED in self._spec.edges[vertex]:
-                children.dropped.append(self._dropped_rows(vertex, item))
+            self._drop(vertex, account, children, item)
         else:
             port, made = (item.port, item.task) if isinstance(item, Emit) else (MAIN, item)
+            if isinstance(made, TableTask):
+                made = self._with_origin(vertex, account, children, made)
+            account.add(made)
             for child in children.add(port, made):
-                self._pass_on(vertex, stats, children.parent, *child)
+                self._pass_on(vertex, children.parent, *child)
 
-    def _end(self, vertex: int, stats: StageStats, children: Children | None) -> None:
+    def _with_origin(self, vertex: int, account: RowAccount, children: Children, made: TableTask) -> TableTask:
+        """A batch that knows what it was made of; rows that it says were dropped on the way are booked."""
+        drops, made = made.dropped, copy.copy(made)
+        made.dropped = []
+        for drop in drops:
+            self._drop(vertex, account, children, drop)
+        if isinstance(children.parent, TableTask):
+            made.made_of(children.parent)
+        return made
+
+    def _drop(self, vertex: int, account: RowAccount, children: Children, drop: Drop) -> None:
+        """Book rows that were left out, and send them where they are wanted."""
+        if not len(drop.rows):
+            return  # nothing was dropped, so there is no reason to count
+        if isinstance(children.parent, TableTask) and drop.batch is not children.parent:
+            drop.batch.made_of(children.parent)
+        member = self._spec.members.get(vertex, (vertex,))[drop.stage]
+        stats = self._stats(member)
+        stats.dropped[drop.reason] = stats.dropped.get(drop.reason, 0) + len(drop.rows)
+        account.drop(drop)
+        if self._drops:
+            self._drop_log.add(self._spec.names[member], drop)
+        if DROPPED in self._spec.edges[vertex]:
+            children.dropped.append(self._dropped_rows(member, drop))
+
+    def _end(self, vertex: int, children: Children | None) -> None:
         """No more comes of a task: pass on what was held back."""
         if children is None:
             return
         for child in children.end():
-            self._pass_on(vertex, stats, children.parent, *child)
+            self._pass_on(vertex, children.parent, *child)
 
-    def _pass_on(
-        self, vertex: int, stats: StageStats, parent: Task[Any], port: str, made: Task[Any], ordinal: int | None
-    ) -> None:
+    def _pass_on(self, vertex: int, parent: Task[Any], port: str, made: Task[Any], ordinal: int | None) -> None:
         """Give a task its identity and send it on its way."""
+        last = self._spec.members.get(vertex, (vertex,))[-1]
+        stats = self._stats(last)
         target = self._spec.edges[vertex].get(port)
         if target is None:
             if port not in (MAIN, DROPPED):
                 raise PlanError(f"stage {self._spec.names[vertex]!r} sent a task to {port!r}, which leads nowhere")
             return
         child = copy.copy(made)
-        if not isinstance(child, DocumentBatch):
+        if not child.has_rows:
             self._no_rows.add(vertex)
-        child.task_id = digest(parent.task_id, self._spec.names[vertex], port, ordinal)
+        child.task_id = digest(parent.task_id, self._spec.names[last], port, ordinal)
         child.order = parent.order if ordinal is None else (*parent.order, ordinal)
         child._metadata = dict(child._metadata or parent._metadata)
         child.dataset_name = child.dataset_name or parent.dataset_name
-        if port != DROPPED:
+        if isinstance(child, TableTask) and not child.has_names:
+            child = child.named(f"{self._spec.names[last]} {format_order(child.order)}")
+        if port != DROPPED and port not in self._stages[vertex].side_ports:
             stats.tasks_out += 1
             stats.rows_out += child.num_items
             stats.bytes_out += child.nbytes
             child._stage_perf = [
                 *parent._stage_perf,
-                StagePerf(self._spec.names[vertex], stats.seconds, parent.num_items),
+                StagePerf(self._spec.names[last], stats.seconds, parent.num_items),
             ]
-        if isinstance(child, DocumentBatch) and not child.num_items:
+        if child.has_rows and not child.num_items:
             return  # nothing left to work on
         if target in self._stages:
             self._feed(target, [child])
@@ -305,10 +356,10 @@ class GroupRunner:
 
     def _enclosed(self, target: int, task: Task[Any]) -> Envelope:
         """What leaves the group. Data at the end of the pipeline is set down here, not carried to the driver."""
-        if isinstance(task, DocumentBatch):
-            task.data = task.data  # rows that are only selected are copied together here: the others go
+        if isinstance(task, TableTask):
+            _ = task.data  # rows that are only selected are copied together here, and the others are freed
         envelope = enclose(task, target)
-        if target == END and self._outputs and (isinstance(task, DocumentBatch) or task.nbytes > 2**16):
+        if target == END and self._outputs and (task.has_rows or task.nbytes > 2**16):
             published = spill(task, self._outputs)
             self._outcome.published.append(published)
             envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
@@ -320,18 +371,16 @@ class GroupRunner:
         self._carried += envelope.nbytes
         return envelope
 
-    def _dropped_rows(self, vertex: int, drop: Drop) -> DocumentBatch:
+    def _dropped_rows(self, member: int, drop: Drop) -> TableTask:
+        """The rows as a batch for a side branch, with two columns that say why they are there."""
         import pyarrow as pa
 
-        from tamis.arrays import arrow_array, text_array
+        from tamis.arrays import text_array
 
-        table, selection = drop.batch.selection
-        table = table.take(arrow_array(selection[drop.rows]))
-        for column, value in (("dropped_by", self._spec.names[vertex]), ("dropped_because", drop.reason)):
-            if column in table.column_names:
-                table = table.drop_columns([column])
-            table = table.append_column(column, pa.repeat(text_array([value])[0], table.num_rows))
-        return drop.batch.with_table(table)
+        told = {"dropped_by": self._spec.names[member], "dropped_because": drop.reason}
+        rows = drop.batch.select(drop.rows)
+        rows.dropped = []
+        return rows.with_columns({c: pa.repeat(text_array([value])[0], len(drop.rows)) for c, value in told.items()})
 
     def _write_quarantine(self, task_id: str) -> None:
         for vertex, rows in self._bad.items():
@@ -374,12 +423,12 @@ def failure_of(stage: str, error: Exception) -> Failure:
     return Failure(stage, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
 
 
-def _way_from(vertex: int, spec: GroupSpec) -> Iterator[int]:
-    """The stages of the group that follow one on the main way."""
-    following = spec.edges[vertex].get(MAIN)
-    while following in spec.stages:
-        yield following
-        following = spec.edges[following].get(MAIN)
+def _together(tasks: list[Task[Any]]) -> Task[Any]:
+    """Tasks that a stage was given at once, as one: what it makes may be made of the rows of any of them."""
+    tables = [task for task in tasks if isinstance(task, TableTask)]
+    if len(tables) < len(tasks) or any(table._table.schema != tables[0]._table.schema for table in tables):
+        return tasks[0]
+    return type(tables[0]).concat(tables)
 
 
 def _own_task(task: Task[Any]) -> Task[Any]:

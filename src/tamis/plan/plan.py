@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from tamis.plan.check import check_graph
 from tamis.plan.describe import describe
 from tamis.plan.graph import END, Stage, Vertex, build_graph
 from tamis.stages.base import task_types
+from tamis.stages.emit import MAIN
 from tamis.stages.flow import BranchStage
 from tamis.stages.resources import Resources
 from tamis.tasks import EmptyTask, FileGroup, Task
@@ -63,6 +65,19 @@ class Sizing:
 
 
 @dataclass(frozen=True)
+class Merged:
+    """Neighbouring stages that run as one.
+
+    Args:
+        vertices: The stages, in order.
+        stage: What is called instead of them.
+    """
+
+    vertices: tuple[int, ...]
+    stage: Stage
+
+
+@dataclass(frozen=True)
 class Group:
     """Stages that run together in one worker, on one task after the other.
 
@@ -81,6 +96,7 @@ class Group:
         batch_size: How many tasks the entry stage is given at once.
         batch_bytes: Or how many bytes of them, by weight.
         ordered: Whether batches must be made of consecutive tasks, in the order of the input.
+        merged: Neighbouring stages that run as one, by the first of them.
     """
 
     index: int
@@ -97,6 +113,7 @@ class Group:
     batch_size: int = 1
     batch_bytes: int | None = None
     ordered: bool = False
+    merged: dict[int, Merged] = field(default_factory=dict)
 
     @property
     def is_last(self) -> bool:
@@ -243,8 +260,7 @@ def _fans_out(stage: Stage) -> bool:
         return True
     if takes is FileGroup or isinstance(stage, BranchStage):
         return False
-    function = getattr(stage, "function", type(stage).process)
-    return "list" in str(getattr(function, "__annotations__", {}).get("return", "")).lower()
+    return stage.fans_out or bool(stage.ray_stage_spec().get("is_fanout_stage"))
 
 
 def _groups(vertices: list[Vertex], group_of: list[int]) -> list[Group]:
@@ -276,7 +292,24 @@ def _group(index: int, inside: list[Vertex], group_of: list[int]) -> Group:
         batch_size=entry.stage.batch_size if batch_bytes is None else 2**31,
         batch_bytes=batch_bytes,
         ordered=batched,
+        merged=_merged(inside),
     )
+
+
+def _merged(inside: list[Vertex]) -> dict[int, Merged]:
+    """Runs of stages that can be replaced by one: each leads to the next and nowhere else."""
+    found: dict[int, Merged] = {}
+    run: Merged | None = None
+    for before, after in itertools.pairwise(inside):
+        run = run if run is not None and run.vertices[-1] == before.index else Merged((before.index,), before.stage)
+        follows = before.edges == {MAIN: after.index} and after.inputs == [before.index]
+        stage = run.stage.merged_with(after.stage) if follows else None
+        if stage is not None:
+            run = Merged((*run.vertices, after.index), stage)
+            found[run.vertices[0]] = run
+        else:
+            run = None
+    return found
 
 
 def _type_name(kind: Any) -> str:

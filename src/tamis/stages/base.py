@@ -9,9 +9,9 @@ import functools
 import inspect
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tamis.errors import PlanError, did_you_mean
 from tamis.stages.emit import BadRows, Drop, Emit, Publish
@@ -86,8 +86,11 @@ class ProcessingStage(Generic[X, Y]):
         releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). Such stages run on
             threads locally, the others on processes.
         is_source_stage, is_sink_stage: What the names say.
-        makes_other_rows: Whether its rows are not those it was given (joined, packed, summed up): then fewer of them
-            does not mean that some were left out.
+        makes_rows: How its rows come from those it was given: ``"same"`` (each is one of them), ``"split"`` (several
+            may be pieces of one), ``"joined"`` (one may be several of them) or ``"new"`` (there is no way back). Of the
+            first two, a row that is not in the output was dropped, also where the stage does not say so.
+        fans_out: Whether it makes many tasks of one, which should spread over the workers.
+        side_ports: Ports whose tasks are copies of what goes on elsewhere: their rows are not counted again.
         internal: Plumbing that reports need not show.
     """
 
@@ -99,7 +102,9 @@ class ProcessingStage(Generic[X, Y]):
     releases_gil: ClassVar[bool] = False
     is_source_stage: ClassVar[bool] = False
     is_sink_stage: ClassVar[bool] = False
-    makes_other_rows: ClassVar[bool] = False
+    makes_rows: ClassVar[Literal["same", "split", "joined", "new"]] = "same"
+    fans_out: ClassVar[bool] = False
+    side_ports: ClassVar[frozenset[str]] = frozenset()
     internal: ClassVar[bool] = False
 
     _num_workers: int | None = None
@@ -145,11 +150,13 @@ class ProcessingStage(Generic[X, Y]):
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         """Called once on each machine before its workers start: download weights, warm caches."""
 
-    def foresee(self, following: Sequence[ProcessingStage[Any, Any]]) -> None:
-        """Called once in each worker, before :meth:`setup`, with the stages that get this stage's tasks at once.
+    def merged_with(self, following: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any] | None:
+        """One stage that does what this one and the next would do, faster; ``None`` if there is none.
 
-        A stage may do work for them on the way, if it is cheaper so; it must not change what comes out.
+        The planner asks this of neighbours. Rows that the merged stage drops say which of them dropped them
+        (:attr:`tamis.tasks.Drop.stage`); what comes out must be the same.
         """
+        return None
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Called once in each worker before its first task: load models, open connections."""
@@ -360,9 +367,17 @@ def _task_class(annotation: Any) -> Any:
 class FunctionStage(ProcessingStage[Any, Any]):
     """A stage whose work is one function of one task. Made by :func:`processing_stage`."""
 
-    def __init__(self, function: Callable[[Any], Any], name: str, resources: Resources, batch_size: int) -> None:
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        name: str,
+        resources: Resources,
+        batch_size: int,
+        fans_out: bool = False,
+    ) -> None:
         self.function, self.name, self.resources, self.batch_size = function, name, resources, batch_size
         self.task_types = _annotated_types(function)
+        self.fans_out = fans_out  # type: ignore[misc]  # of this function
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, task: Any) -> Any:
@@ -384,10 +399,17 @@ def processing_stage(
     name: str | None = None,
     resources: Resources | dict[str, float] | None = None,
     batch_size: int | None = None,
+    fans_out: bool = False,
 ) -> Callable[[Callable[[Any], Any]], FunctionStage]:
     """Make a stage of a function that takes one task and returns a task, several, or ``None``.
 
     What comes back is a stage that can still be called like the function.
+
+    Args:
+        name: The stage's name; the function's when not given.
+        resources: What one worker needs.
+        batch_size: How many tasks it is given at once.
+        fans_out: Whether it makes many tasks of one, which should spread over the workers.
 
     >>> from tamis.tasks import DocumentBatch
     >>> @processing_stage(name="first_row")
@@ -411,7 +433,7 @@ def processing_stage(
                 f"@processing_stage: {function.__qualname__} must take exactly one task, "
                 f"it takes ({', '.join(p.name for p in parameters)})"
             )
-        return FunctionStage(function, name or function.__name__, resources or Resources(), batch_size or 1)
+        return FunctionStage(function, name or function.__name__, resources or Resources(), batch_size or 1, fans_out)
 
     return wrap
 

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
+from tamis.tasks.drop import Drop
 
-    from tamis.tasks import DocumentBatch, Task
+if TYPE_CHECKING:
+    from tamis.tasks import Task
+
+__all__ = ["DROPPED", "MAIN", "BadRow", "BadRows", "Drop", "Emit", "Publish"]
 
 MAIN = "out"
 """The port that leads to the next stage."""
@@ -33,23 +34,6 @@ class Emit:
 
     port: str
     task: Task[Any]
-
-
-@dataclass(frozen=True)
-class Drop:
-    """Rows of a batch that are left out on purpose.
-
-    Args:
-        batch: The batch as it came in.
-        rows: Row numbers in it (integers), ascending.
-        reason: Why, short: ``"word_count < 50"``. The same text for every row, so that reasons can be counted.
-        scores: The score that led to it, one per row in ``rows``, if there is one.
-    """
-
-    batch: DocumentBatch
-    rows: np.ndarray[Any, Any]
-    reason: str
-    scores: pa.Array | None = None
 
 
 @dataclass(frozen=True)

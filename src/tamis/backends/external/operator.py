@@ -8,7 +8,6 @@ twice is recognised there by its task ids.
 
 from __future__ import annotations
 
-import copy
 import os
 import pickle
 import sys
@@ -26,7 +25,7 @@ from tamis.backends.substrates.worker import travels
 from tamis.plan import END
 from tamis.stages.base import WorkerMetadata
 from tamis.stages.io.paths import remove_unpublished
-from tamis.tasks import DocumentBatch, Task
+from tamis.tasks import RowNames, TableTask, Task
 from tamis.tasks.storage import pickled, write_task
 
 STOP = "stop"
@@ -275,13 +274,13 @@ def sealed(envelope: Envelope) -> Parcel:
     task = envelope.payload
     if not isinstance(task, Task):
         return Parcel(envelope.vertex, False, [envelope])
-    if not isinstance(task, DocumentBatch):
+    if not isinstance(task, TableTask):
         return Parcel(envelope.vertex, False, [replace(envelope, payload=None)], pa.py_buffer(pickled(task)))
-    shell = copy.copy(task)
-    shell.data = task.data.schema.empty_table()
+    table = task.data if task.names is None else task.names.added_to(task.data)
+    shell = task.select([]).named("")
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, task.data.schema) as writer:
-        writer.write_table(task.data)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     return Parcel(envelope.vertex, False, [replace(envelope, payload=pickled(shell))], sink.getvalue())
 
 
@@ -292,9 +291,11 @@ def open_parcel(parcel: Parcel) -> list[Task[Any]]:
     shell = parcel.envelopes[0].payload
     if shell is None:
         return [pickle.loads(parcel.body)]
+    table, names = RowNames.taken_from(pa.ipc.open_stream(parcel.body).read_all())
     task = decode_payload(shell)
-    task.data = pa.ipc.open_stream(parcel.body).read_all()
-    return [task]
+    assert isinstance(task, TableTask)
+    task = task.with_same_rows(table)
+    return [task if names is None else task.named(names)]
 
 
 def _shown(parcel: Parcel) -> Envelope:

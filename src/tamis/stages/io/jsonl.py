@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tamis.errors import DataError
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
 from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, block_of, head, line_blocks
 from tamis.stages.io.json_lines import BrokenLine, common_keys, parse_json_lines
+from tamis.stages.io.positions import filled_line_starts, names_in_block
 from tamis.stages.io.readers import Reader, ReaderStage
 from tamis.tasks import FileSlice
 
@@ -48,7 +51,8 @@ class JsonlReaderStage(ReaderStage):
                 typed, misfits = _cast(table, types, lines, broken)
                 if misfits and self.on_error == "raise":
                     raise self._error(lines, misfits[0])
-                yield typed
+                bad_starts = [line.start for line in (*broken, *misfits)]
+                yield names_in_block(lines, _row_starts(lines, bad_starts)).added_to(typed)
                 if bad := sorted([*broken, *misfits], key=lambda line: line.start):
                     yield BadRows(tuple(self._bad_row(lines, line) for line in bad))
 
@@ -138,6 +142,12 @@ def _misfits(column: pa.ChunkedArray, kind: pa.DataType, first: int = 0) -> Iter
         return
     yield from _misfits(column.slice(0, half), kind, first)
     yield from _misfits(column.slice(half), kind, first + half)
+
+
+def _row_starts(block: Block, bad: Sequence[int]) -> NDArray[np.int64]:
+    """Where the line of each row starts: blank and broken lines have none."""
+    starts = filled_line_starts(block.data)
+    return np.setdiff1d(starts, bad, assume_unique=True) if bad else starts
 
 
 def _spans(data: bytes, broken: set[int]) -> Iterator[tuple[int, int]]:

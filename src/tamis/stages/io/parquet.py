@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from tamis.errors import DataError, PlanError, did_you_mean
@@ -15,7 +16,7 @@ from tamis.stages.emit import BadRows
 from tamis.stages.io.blocks import QUARANTINE_HINT
 from tamis.stages.io.paths import is_local, open_read
 from tamis.stages.io.readers import Reader, TableReaderStage
-from tamis.tasks import FileSlice
+from tamis.tasks import FileSlice, RowNames
 
 __all__ = ["ParquetReader", "ParquetReaderStage"]
 
@@ -115,14 +116,18 @@ class ParquetReaderStage(TableReaderStage):
     def _rows(self, parquet: Any, groups: list[int], path: str) -> Iterator[pa.Table | BadRows]:
         """The rows of a portion; of one that cannot be read, those of each row group that can."""
         size = sum(parquet.metadata.row_group(g).total_byte_size for g in groups)
+        names = _names(parquet.metadata, groups, path)
         try:
             if size <= 2 * self.block_bytes:
-                yield _sound(parquet.read_row_groups(groups, columns=self.fields))
+                yield names.added_to(_sound(parquet.read_row_groups(groups, columns=self.fields)))
                 return
             rows = sum(parquet.metadata.row_group(g).num_rows for g in groups)
             at_once = max(1, rows * self.block_bytes // size)
+            done = 0
             for batch in parquet.iter_batches(at_once, row_groups=groups, columns=self.fields):
-                yield _sound(pa.Table.from_batches([batch]))
+                here = names.take(np.arange(done, done + batch.num_rows))
+                yield here.added_to(_sound(pa.Table.from_batches([batch])))
+                done += batch.num_rows
             return
         except (pa.ArrowException, OSError) as e:
             if len(groups) == 1:
@@ -133,6 +138,13 @@ class ParquetReaderStage(TableReaderStage):
         # Only a portion of one row group is read in several batches: nothing was handed out yet.
         for group in groups:
             yield from self._rows(parquet, [group], path)
+
+
+def _names(metadata: Any, groups: list[int], path: str) -> RowNames:
+    """The names of the rows of some row groups: their numbers in the file."""
+    counts = [metadata.row_group(group).num_rows for group in range(max(groups) + 1)]
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    return RowNames((path,), np.concatenate([np.arange(firsts[g], firsts[g + 1]) for g in groups]))
 
 
 def _sound(table: pa.Table) -> pa.Table:

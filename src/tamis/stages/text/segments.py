@@ -150,7 +150,7 @@ class _JoinWithin(ProcessingStage[DocumentBatch, DocumentBatch]):
     joiner: DocumentJoiner
 
     releases_gil: ClassVar[bool] = True
-    makes_other_rows: ClassVar[bool] = True
+    makes_rows = "joined"
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], _needed(self.joiner)

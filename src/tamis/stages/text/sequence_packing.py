@@ -79,7 +79,7 @@ class PackSequences(ProcessingStage[DocumentBatch, DocumentBatch]):
     name: str = "PackSequences"
 
     releases_gil: ClassVar[bool] = True
-    makes_other_rows: ClassVar[bool] = True
+    makes_rows = "joined"
 
     def __post_init__(self) -> None:
         check_choice("PackSequences", "strategy", self.strategy, STRATEGIES)

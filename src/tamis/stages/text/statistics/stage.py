@@ -69,7 +69,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
     max_hashes: int = 65_536
 
     releases_gil: ClassVar[bool] = True
-    makes_other_rows: ClassVar[bool] = True
+    makes_rows = "new"
 
     # What no later document can change: of those seen by this worker, the largest of the smallest numbers. It keeps
     # back what would be left out anyway, so the summary of all documents is the same whoever worked on which.

@@ -1,0 +1,59 @@
+"""The names of rows that are read from lines: the file, and the byte where the line starts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.stages.io.blocks import Block, Part
+from tamis.tasks import RowNames
+
+__all__ = ["filled_line_starts", "line_starts", "names_in_block", "names_in_part"]
+
+_BLANK = np.zeros(256, np.bool_)
+_BLANK[list(b" \t\r\n")] = True
+
+
+def line_starts(data: bytes) -> NDArray[np.int64]:
+    """Where each line starts; a newline at the end starts none.
+
+    >>> line_starts(b"a\\n\\nb\\n").tolist()
+    [0, 2, 3]
+    """
+    if not data:
+        return np.zeros(0, np.int64)
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
+    starts = np.concatenate([[0], ends + 1])
+    return starts[:-1] if data.endswith(b"\n") else starts
+
+
+def filled_line_starts(data: bytes) -> NDArray[np.int64]:
+    """Where each line starts that is not blank.
+
+    >>> filled_line_starts(b"a\\n \\n\\nb").tolist()
+    [0, 5]
+    """
+    starts = line_starts(data)
+    if not len(starts):
+        return starts
+    # Only a line that begins with white space can be blank.
+    suspects = np.flatnonzero(_BLANK[np.frombuffer(data, np.uint8)[starts]])
+    stops = np.append(starts[1:], len(data))
+    blank = [i for i in suspects.tolist() if not data[starts[i] : stops[i]].strip(b" \t\r\n")]
+    return np.delete(starts, blank) if blank else starts
+
+
+def names_in_part(part: Part, starts: NDArray[np.int64]) -> RowNames:
+    """The names of rows that start at these bytes of a part of a file."""
+    return RowNames((part.path,), starts + part.byte)
+
+
+def names_in_block(block: Block, starts: NDArray[np.int64]) -> RowNames:
+    """The names of rows that start at these bytes of a block, which may be of several files."""
+    if len(block.parts) == 1:
+        return names_in_part(block.parts[0], starts)
+    of_part = np.searchsorted(np.array(block.starts), starts, side="right") - 1
+    shift = np.array([part.byte - start for part, start in zip(block.parts, block.starts, strict=True)], np.int64)
+    paths: dict[str, int] = {}
+    codes = np.array([paths.setdefault(part.path, len(paths)) for part in block.parts], np.int32)
+    return RowNames(tuple(paths), starts + shift[of_part], codes[of_part] if len(paths) > 1 else None)
