@@ -9,7 +9,7 @@ import os
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.backends.children import Children
@@ -305,6 +305,9 @@ class GroupRunner:
             return  # nothing was dropped, so there is no reason to count
         if isinstance(children.parent, TableTask) and drop.batch is not children.parent:
             drop.batch.made_of(children.parent)
+        if not drop.batch.has_names:
+            source = f"{self._spec.names[vertex]} {format_order(children.parent.order)}"
+            drop = replace(drop, batch=drop.batch.named(source))
         member = self._spec.members.get(vertex, (vertex,))[drop.stage]
         stats = self._stats(member)
         stats.dropped[drop.reason] = stats.dropped.get(drop.reason, 0) + len(drop.rows)

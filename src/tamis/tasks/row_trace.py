@@ -60,7 +60,8 @@ def _identifying(pairs: dict[str, _Pair], count: int) -> Iterator[NDArray[np.int
     A column with a value that was not there before was written by the stage and identifies nothing.
     """
     together: NDArray[np.int64] | None = None
-    for pair in sorted(pairs.values(), key=lambda pair: -int(pair[1].nbytes)):
+    # Text says more about a row than numbers do, which may have been given anew.
+    for pair in sorted(pairs.values(), key=lambda pair: (pa.types.is_primitive(pair[1].type), -int(pair[1].nbytes))):
         codes = _codes(*pair)
         if codes is None or not np.isin(codes[count:], codes[:count]).all():
             continue

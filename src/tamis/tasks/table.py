@@ -397,10 +397,11 @@ def _one_array(values: Any) -> pa.Array:
 def _index_of(data: Any) -> NDArray[np.int64] | None:
     """The index of a pandas frame from which rows were taken: it still has the numbers that they had."""
     index = getattr(data, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+    if index is None or callable(index):
         return None
     values = np.asarray(index)
-    return values.astype(np.int64) if values.dtype.kind in "iu" and values.ndim == 1 else None
+    is_fresh = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+    return values.astype(np.int64) if values.dtype.kind in "iu" and values.ndim == 1 and not is_fresh else None
 
 
 def as_table(data: Any) -> pa.Table:
