@@ -21,19 +21,20 @@ class RowAccount:
 
     def __init__(self, tasks: Sequence[Task[Any]], makes_rows: str) -> None:
         self.quarantined = 0
+        self.makes_files = False  # whether its rows went into files or other things
         self.dropped_by: dict[int, int] = {}  # rows by the position of the stage, where several run as one
         self._tasks, self._makes_rows = tasks, makes_rows
         self._are_rows = all(task.has_rows for task in tasks)
         self._items = sum(task.num_items for task in tasks)
         self._made = 0
         self._names: list[Callable[[], RowNames]] = []
-        self._others = self._traced = False
+        self._traced = False
 
     def add(self, made: Task[Any]) -> None:
         """A task that came out."""
         self._made += made.num_items
         if not isinstance(made, TableTask):
-            self._others = True
+            self.makes_files = True
         elif self._are_rows and made.has_names:
             self._traced = self._traced or made._parents is not None
             # Asked for only if rows are missing. The rows themselves must not be held on to.
@@ -49,15 +50,15 @@ class RowAccount:
             assert names is not None
             self._names.append(lambda: names.take(rows[drop.rows]))
 
-    def rows_in(self, *, makes_files: bool) -> int:
+    def rows_in(self, *, known_as_files: bool) -> int:
         """How many rows came in. Of files that is known only when they are read."""
-        if self._are_rows or makes_files or self._makes_rows in ("joined", "new"):
+        if self._are_rows or known_as_files or self._makes_rows in ("joined", "new"):
             return self._items
         return self._made + sum(self.dropped_by.values()) + self.quarantined
 
     def vanished(self, stage: str) -> Iterator[Drop]:
         """The rows that came in and are nowhere, as drops of their own."""
-        if not self._are_rows or self._others or self._makes_rows not in ("same", "split"):
+        if not self._are_rows or self.makes_files or self._makes_rows not in ("same", "split"):
             return
         accounted = self._made + sum(self.dropped_by.values())
         if accounted == self._items and self._makes_rows == "same" and not self._traced:

@@ -228,7 +228,7 @@ class GroupRunner:
     def _count_rows(self, vertex: int, account: RowAccount, tasks: int) -> None:
         """Add up the rows of a vertex, or of the stages that run as one there. Of files they are known afterwards."""
         members = self._spec.members.get(vertex, (vertex,))
-        left = account.rows_in(makes_files=vertex in self._no_rows)
+        left = account.rows_in(known_as_files=vertex in self._no_rows)
         for number, member in enumerate(members):
             stats = self._stats(member)
             stats.rows_in += left
@@ -264,6 +264,7 @@ class GroupRunner:
         if isinstance(item, Publish):
             self._outcome.published.append(item)
             self._no_rows.add(vertex)
+            account.makes_files = True
             if self._stages[vertex].is_sink_stage:
                 stats.files += 1
         elif isinstance(item, BadRows):
