@@ -15,7 +15,8 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _STARTS_RAY = re.compile(
-    r"^import ray|^from ray|RayClient|StreamingExecutor|RayDataExecutor|XennaExecutor|RayActorPool|clusters import", re.M
+    r"^import ray|^from ray|RayClient|StreamingExecutor|RayDataExecutor|XennaExecutor|RayActorPool|clusters import",
+    re.MULTILINE,
 )
 
 

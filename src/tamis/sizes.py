@@ -23,7 +23,7 @@ def byte_size(size: int | str) -> int:
     """
     number = size if isinstance(size, int) and not isinstance(size, bool) else _parsed(size)
     if number < 1:
-        raise PlanError(f"{size!r} is no size: it must be at least one byte")
+        raise PlanError(f"{size!r} is not a valid size: it must be at least one byte")
     return number
 
 
@@ -31,5 +31,5 @@ def _parsed(size: object) -> int:
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise PlanError(f"{size!r} is no size: write bytes as a number, or like 512MB (10^6 bytes) or 64MiB (2^20)")
+        raise PlanError(f"{size!r} is not a valid size: write bytes as a number, or like 512MB (10^6 bytes) or 64MiB (2^20)")
     return int(float(match[1]) * unit)
