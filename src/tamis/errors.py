@@ -9,6 +9,7 @@ TamisError
 ├── DataError               an input cannot be read: says file and position
 ├── StageError              a stage raised: says stage, task and cause
 │   └── WorkerDiedError     workers died again and again, and no task was finished
+├── PublishError            finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
 └── MissingExtraError       an optional package is needed (also an ImportError)
@@ -26,6 +27,7 @@ __all__ = [
     "MissingExtraError",
     "NotInTamisError",
     "PlanError",
+    "PublishError",
     "RecipeError",
     "ResourceError",
     "RunInterrupted",
@@ -99,6 +101,10 @@ class StageError(TamisError, RuntimeError):
 
 class WorkerDiedError(StageError):
     """Workers died again and again (out of memory, a crash in native code, ...), and no task was finished."""
+
+
+class PublishError(TamisError, OSError):
+    """Finished work cannot be recorded, or a finished file cannot get its final name: says which file."""
 
 
 class ClusterError(TamisError, RuntimeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -43,6 +44,7 @@ class World:
     started: Counter[str] = field(default_factory=Counter)
     stop_after: int | None = None
     level: int = 0
+    announced: bool = False
 
     def plan(self) -> Plan:
         """Group 0 is the source; every later one hangs behind one or more earlier ones."""
@@ -122,7 +124,7 @@ class Books:
         self.outputs: list[tuple[tuple[int, ...], str]] = []
         self.batches: list[tuple[str, ...]] = []
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
+    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
         self.done.update((stage, t) for t in task_ids)
         self.batches.append((stage, *task_ids))
 
@@ -132,7 +134,7 @@ class Books:
     def flush(self) -> None:
         pass
 
-    def forget(self, published: list[Publish]) -> None:
+    def discard(self, published: Iterable[Publish]) -> None:
         pass
 
 

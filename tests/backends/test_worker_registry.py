@@ -40,7 +40,7 @@ class Silent:
     def kill_worker(self, worker: int, why: str) -> None:
         raise AssertionError("not asked for")
 
-    def set_down(self, payload: object, path: str) -> None:
+    def save_task(self, payload: object, path: str) -> None:
         raise AssertionError("not asked for")
 
     def close(self, *, at_once: bool) -> None:

@@ -238,8 +238,9 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def _drops(directory: Path) -> list[dict[str, Any]]:
-    tables = [(p.name, pq.read_table(p)) for p in sorted(directory.glob("*.parquet"))]
-    return [{"file": name, **row} for name, table in tables for row in table.to_pylist()]
+    """The rows of the drop ledger. Which of them share a file depends on when tasks were finished."""
+    rows = [row for path in directory.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    return sorted(rows, key=str)
 
 
 def _stats(result: RunResult) -> list[dict[str, Any]]:

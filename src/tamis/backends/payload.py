@@ -8,7 +8,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.tasks import Task
+from tamis.tasks import FileGroup, Task
 from tamis.tasks.storage import pickled, read_task, write_task
 
 
@@ -21,7 +21,7 @@ class Envelope:
         task_id, order: The task's identity and place.
         nbytes: Memory its payload takes.
         weight: How much data it stands for, in bytes.
-        rows: Items in it.
+        rows: Its rows; ``None`` if their number is not known yet, since the task stands for files.
         payload: The task itself, or where it is.
         attempt: How often its stage raised before.
         deaths: How often its worker died before.
@@ -34,7 +34,7 @@ class Envelope:
     order: tuple[int, ...]
     nbytes: int
     weight: int
-    rows: int
+    rows: int | None
     payload: Any
     attempt: int = 0
     deaths: int = 0
@@ -77,7 +77,8 @@ GONE = _Gone()
 
 def enclose(task: Task[Any], vertex: int) -> Envelope:
     """An envelope around a task in this process."""
-    return Envelope(vertex, task.task_id, task.order, task.nbytes, task.weight, task.num_items, task)
+    rows = None if isinstance(task, FileGroup) else task.num_items
+    return Envelope(vertex, task.task_id, task.order, task.nbytes, task.weight, rows, task)
 
 
 def encode_payload(payload: Any, directory: str) -> Any:

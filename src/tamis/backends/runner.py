@@ -10,11 +10,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tamis.backends.children import Children
 from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
+from tamis.backends.running_stage import RunningStage
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
@@ -22,14 +23,20 @@ from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import remove_unpublished
+from tamis.stages.io.paths import remove_unpublished, sync
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import format_order, temporary_beside
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CARRIED_BYTES = 64 * 2**20
 """Memory that the outputs of one assignment may take before further ones are set down on disk."""
+
+DROPS_BYTES = 2**18
+"""A drop ledger up to this size is handed to the driver, which writes those of many tasks to one file."""
 
 _LOG = logging.getLogger("tamis")
 
@@ -41,6 +48,7 @@ class Failure:
     Args:
         stage: The stage that raised.
         error: The exception's type and message.
+        kind: The exception's type.
         frames: The traceback, without tamis's own frames.
         permanent: Whether trying again is of no use (the same bytes fail again).
         died: Whether the worker died with it.
@@ -53,12 +61,13 @@ class Failure:
     permanent: bool = False
     died: bool = False
     exception: BaseException | None = None
+    kind: str = ""
 
 
 def cannot_travel(stage: str, error: Exception) -> Failure:
     """The failure of a task that cannot be sent from one process to another."""
     words = f"a task cannot be sent between processes: {type(error).__name__}: {error}"
-    return Failure(stage, words, permanent=True)
+    return Failure(stage, words, permanent=True, kind=type(error).__name__)
 
 
 @dataclass
@@ -71,6 +80,7 @@ class Outcome:
         stats: What each vertex did.
         failure: Set if it failed; then nothing else counts.
         seconds: How long it took.
+        drops: The rows that were dropped, for the run's drop ledger; larger ones are among the published files.
     """
 
     outputs: list[Envelope] = field(default_factory=list)
@@ -78,6 +88,7 @@ class Outcome:
     stats: dict[int, StageStats] = field(default_factory=dict)
     failure: Failure | None = None
     seconds: float = 0.0
+    drops: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -108,12 +119,18 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Directories of the run that workers write to."""
+    """Directories of the run that workers write to.
+
+    Args:
+        scratch, quarantine, outputs, drops: The directories.
+        workers_sync: Whether workers force output files to disk: the driver may be on another machine.
+    """
 
     scratch: str = ""
     quarantine: str = ""
     outputs: str = ""
     drops: str = ""
+    workers_sync: bool = False
 
 
 class GroupRunner:
@@ -123,12 +140,15 @@ class GroupRunner:
         spec: The group.
         worker: The worker it runs in.
         places: Where in the run directory it puts rows that could not be read and outputs.
+        marker: Where it notes which stage is running, for the case that the worker dies.
     """
 
-    def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: RunPaths) -> None:
-        self._spec, self._worker = spec, worker
+    def __init__(
+        self, spec: GroupSpec, worker: WorkerMetadata, places: RunPaths, marker: RunningStage | None = None
+    ) -> None:
+        self._spec, self._worker, self._marker = spec, worker, marker
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
-        self._drops, self._drop_log = places.drops, DropLog()
+        self._drops, self._drop_log, self._syncs = places.drops, DropLog(), places.workers_sync
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
@@ -148,6 +168,8 @@ class GroupRunner:
             self._feed(self._spec.entry, [_own_task(t) for t in tasks])
             self._write_quarantine(tasks[0].task_id)
             self._write_drops(tasks[0].task_id)
+            if self._syncs:
+                self._outcome.published = [sync(item) for item in self._outcome.published]
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             failed = Outcome(failure=self._failure(error))
             for stage in self._stages.values():
@@ -155,8 +177,24 @@ class GroupRunner:
             for item in self._outcome.published:
                 remove_unpublished(item)
             self._outcome = failed
+        self._at = self._spec.entry
         self._outcome.seconds = time.perf_counter() - began
         return self._outcome
+
+    @property
+    def running_stage(self) -> str:
+        """The name of the stage that is running, or ran last."""
+        return self._spec.names.get(self._at, "?")
+
+    @property
+    def _at(self) -> int:
+        return self._vertex
+
+    @_at.setter
+    def _at(self, vertex: int) -> None:
+        self._vertex = vertex
+        if self._marker is not None:
+            self._marker.note(vertex)
 
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
@@ -397,6 +435,10 @@ class GroupRunner:
 
     def _write_drops(self, task_id: str) -> None:
         if self._drop_log:
+            table = self._drop_log.table()
+            if table.nbytes <= DROPS_BYTES:
+                self._outcome.drops = table
+                return
             final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")
             try:
                 with temporary_beside(final) as temporary:
@@ -415,7 +457,7 @@ class GroupRunner:
         return stats
 
     def _failure(self, error: Exception) -> Failure:
-        return failure_of(self._spec.names.get(self._at, "?"), error)
+        return failure_of(self.running_stage, error)
 
 
 def failure_of(stage: str, error: Exception) -> Failure:
@@ -424,7 +466,8 @@ def failure_of(stage: str, error: Exception) -> Failure:
     shown = "".join(traceback.format_list(frames))
     permanent = isinstance(error, DataError | PlanError)
     words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
-    return Failure(stage, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
+    ours = error if isinstance(error, TamisError) else None
+    return Failure(stage, words, shown, permanent, exception=ours, kind=type(error).__name__)
 
 
 def _together(tasks: list[Task[Any]]) -> Task[Any]:

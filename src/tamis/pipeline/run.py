@@ -13,7 +13,8 @@ from tamis.backends.base import Executor, Run
 from tamis.errors import RunInterrupted
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
-from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.directory import RunDirectory
+from tamis.runs.journal import RunJournal
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult

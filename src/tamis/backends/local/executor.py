@@ -94,7 +94,7 @@ class LocalExecutor:
         places = run_paths(run)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
-        substrate = self._substrate(specs, places, in_processes)
+        substrate = self._substrate(specs, places, in_processes, run)
         for spec in specs.values():
             set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
         cpus = max(1, self.workers)
@@ -123,9 +123,11 @@ class LocalExecutor:
             if g.resources.requires_gpu or g.timeout_s is not None or (not g.releases_gil and self.workers > 1)
         )
 
-    def _substrate(self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int]) -> Substrate:
+    def _substrate(
+        self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int], run: Run
+    ) -> Substrate:
         if self.substrate == "inline":
-            return InlineSubstrate(specs, places)
+            return InlineSubstrate(specs, places, run)
         threads = ThreadSubstrate(specs, places)
         if not in_processes:
             return threads

@@ -105,7 +105,7 @@ class StreamingExecutor:
     def _execute(self, plan: Plan, run: Run, cluster: Cluster) -> bool:
         from tamis.backends.substrates.ray import RaySubstrate
 
-        places = run_paths(run)
+        places = run_paths(run, workers_sync=True)
         work = [g for g in plan.groups if not g.is_source]
         staffed = [g for g in work if is_staffed(g)]
         shared = frozenset(g.index for g in work if not is_staffed(g))

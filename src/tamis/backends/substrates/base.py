@@ -23,14 +23,16 @@ class WorkerDied:
 
     Args:
         worker: Which.
-        running: The assignment it was working on; the others it held were not begun. Where it cannot be known which
-            it was: all that it may have been.
+        running: The assignment it was running; the others it held had not begun. Where it is not known which one was
+            running: all that may have been.
         why: In words.
+        stage: The stage that was running, where that is known.
     """
 
     worker: int
     running: tuple[int, ...]
     why: str
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Substrate(Protocol):
     def kill_worker(self, worker: int, why: str) -> None:
         """End a worker at once, whatever it does; it is reported as dead for this reason."""
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Write a task to a file of the run directory, from where it is."""
 
     def close(self, *, at_once: bool) -> None:

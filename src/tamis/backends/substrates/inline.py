@@ -1,15 +1,19 @@
-"""Everything in the calling thread: breakpoints and profilers work as in any plain program."""
+"""Everything in the calling thread: breakpoints and profilers work as in any other program."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import GroupRunner, GroupSpec, RunPaths
+from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata
 from tamis.tasks.storage import write_task
+
+if TYPE_CHECKING:
+    from tamis.backends.base import Run
 
 
 class WorkerRunners:
@@ -17,22 +21,28 @@ class WorkerRunners:
 
     Args:
         specs: The groups of the plan.
-        places: Where the run keeps its files.
+        places: The run's directories.
         worker_id: The worker's name.
         gpu_ids: Its GPUs.
+        marker: Where the running stage is noted, if the worker can die without the driver.
     """
 
     def __init__(
-        self, specs: dict[int, GroupSpec], places: RunPaths, worker_id: str, gpu_ids: tuple[int, ...] = ()
+        self,
+        specs: dict[int, GroupSpec],
+        places: RunPaths,
+        worker_id: str,
+        gpu_ids: tuple[int, ...] = (),
+        marker: RunningStage | None = None,
     ) -> None:
-        self._specs, self._places = specs, places
+        self._specs, self._places, self._marker = specs, places, marker
         self._worker = WorkerMetadata(worker_id, places.scratch, gpu_ids)
         self._runners: dict[int, GroupRunner] = {}
 
     def runner(self, group: int) -> GroupRunner:
         """The runner of a group."""
         if group not in self._runners:
-            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places)
+            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places, self._marker)
         return self._runners[group]
 
     def name_of(self, group: int) -> str:
@@ -47,26 +57,33 @@ class WorkerRunners:
 
 
 class InlineSubstrate:
-    """Runs an assignment when it is submitted, in the thread that submits it."""
+    """Runs an assignment when it is submitted, in the thread that submits it.
+
+    Args:
+        specs: The groups of the plan.
+        places: The run's directories.
+        run: The run: its stop signal reaches a running stage.
+    """
 
     latency_s: ClassVar[float] = 0.0
     message_s: float = 0.0
     volatile: ClassVar[bool] = False
 
-    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths) -> None:
-        self._placement = WorkerRunners(specs, places, "inline")
+    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths, run: Run) -> None:
+        self._runners, self._run = WorkerRunners(specs, places, "inline"), run
         self._events: list[Event] = []
 
     def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
-        """There is only this thread."""
+        """Nothing to start: work is done in this thread."""
 
     def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
         """Do the work now."""
-        outcome = self._placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
+        with self._run.stop.interruptible(self._run.observer.message):
+            outcome = self._runners.runner(group).run([decode_payload(e.payload) for e in envelopes])
         self._events.append(Done(ticket, outcome))
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """What was done since the last call."""
+        """The assignments finished since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -75,16 +92,16 @@ class InlineSubstrate:
         return time.monotonic()
 
     def stop_worker(self, worker: int) -> None:
-        """There is only this thread."""
+        """Nothing to stop."""
 
     def kill_worker(self, worker: int, why: str) -> None:
-        """There is only this thread."""
+        """Nothing to kill."""
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)
 
     def close(self, *, at_once: bool) -> None:
         """Tear the stages down."""
         if not at_once:
-            self._placement.close()
+            self._runners.close()

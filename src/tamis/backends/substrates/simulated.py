@@ -106,7 +106,7 @@ class SimulatedSubstrate:
         running = self._workers[worker].running
         self._at(self._clock, worker, WorkerDied(worker, () if running is None else (running,), why))
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """There is nothing to write."""
 
     def close(self, *, at_once: bool) -> None:

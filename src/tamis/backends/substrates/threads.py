@@ -77,7 +77,7 @@ class ThreadSubstrate:
         """A thread cannot be ended from outside; stages with a time limit run in processes."""
         raise RuntimeError("a thread cannot be ended from outside: a stage with a time limit must run in a process")
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)
 
@@ -101,7 +101,8 @@ class ThreadSubstrate:
             try:
                 outcome = placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
             except BaseException as error:  # noqa: BLE001 - SystemExit in a stage ends the thread, not the run
-                self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}"))
+                stage = placement.runner(group).running_stage
+                self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}", stage))
                 return
             self._events.put(Done(ticket, outcome))
             # Hold nothing while waiting for the next assignment.
