@@ -1,8 +1,8 @@
-"""Workers as processes: for stages in plain Python. Tables travel as Arrow files, pipes carry envelopes only.
+"""Workers as processes, for stages in pure Python. Tables pass as Arrow files; pipes carry envelopes only.
 
-A worker is a fresh interpreter started with ``python -m``, not a fork and not ``multiprocessing``: it works the same
-on Linux, macOS and Windows, and a script needs no ``if __name__ == "__main__"``. In the driver one thread per worker
-talks to it, so the coordinator never waits for a pipe.
+A worker is a new interpreter started with ``python -m``, not a fork and not ``multiprocessing``: it works the same on
+Linux, macOS and Windows, and a script needs no ``if __name__ == "__main__"``. In the driver, each worker has a thread,
+so the coordinator never waits for a pipe.
 """
 
 from __future__ import annotations
@@ -16,24 +16,28 @@ import subprocess
 import sys
 from collections import deque
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import cloudpickle
 
 import tamis
 from tamis.backends.payload import encode_payload
 from tamis.backends.runner import GroupSpec, Outcome, RunPaths, cannot_travel
+from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
 
 _LENGTH = struct.Struct("<Q")
 
+GOODBYE = b"goodbye"
+"""The last message to a worker: tear down the stages and end. A pipe that closes without it means a dead driver."""
+
 SENT_AHEAD = 8
-"""How many short assignments are sent to a process before its first answer is awaited."""
+"""How many short assignments are sent to a process before the driver waits for its first answer."""
 
 SENT_AHEAD_BYTES = 400
-"""A message longer than this is not sent ahead: all that is must fit into any system's pipe, or both sides wait."""
+"""A longer message is sent only when no answer is due, so that both sides never wait for room in a pipe."""
 
 
 def send(pipe: IO[bytes], message: bytes) -> None:
@@ -54,12 +58,12 @@ def receive(pipe: IO[bytes]) -> bytes | None:
 
 
 class ProcessSubstrate(ThreadSubstrate):
-    """Each worker is a process, with a thread here that talks to it.
+    """Each worker is a process, with a thread in the driver that talks to it.
 
     Args:
         specs: The groups of the plan.
-        places: Where the run keeps its files.
-        payloads: Directory for tasks on their way between processes.
+        places: The run's directories.
+        payloads: Directory for tasks that pass between processes.
     """
 
     def __init__(self, specs: dict[int, GroupSpec], places: RunPaths, payloads: str) -> None:
@@ -78,7 +82,7 @@ class ProcessSubstrate(ThreadSubstrate):
         self._processes[worker].kill()
 
     def close(self, *, at_once: bool) -> None:
-        """Stop the processes: after a teardown of their stages, or by killing them."""
+        """Stop the processes: after their stages are torn down, or by killing them."""
         self._closing = at_once
         if at_once:
             for process in list(self._processes.values()):
@@ -105,14 +109,20 @@ class ProcessSubstrate(ThreadSubstrate):
             except (OSError, EOFError) as error:
                 if not self._closing:
                     why = self._killed.get(worker) or _cause_of_death(process, error)
-                    self._events.put(WorkerDied(worker, tuple(tickets)[:1], why))
+                    self._events.put(WorkerDied(worker, tuple(tickets)[:1], why, self._running_stage(worker)))
                 return
         if process is not None:
             _end(process)
 
+    def _running_stage(self, worker: int) -> str:
+        """The stage that a dead worker was running."""
+        vertex = RunningStage.read(RunningStage.path(self._places.scratch, str(worker)))
+        names = {v: name for spec in self._specs.values() for v, name in spec.names.items()}
+        return names.get(vertex, "") if vertex is not None else ""
+
     def _start(self, worker: int, gpu_ids: tuple[int, ...]) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
-        home = str(Path(tamis.__file__).parents[1])  # the worker must find tamis before it is told our sys.path
+        home = str(Path(tamis.__file__).parents[1])  # the worker must find tamis before it receives our sys.path
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [home, environment.get("PYTHONPATH")]))
         if gpu_ids:
             environment["CUDA_VISIBLE_DEVICES"] = _cuda_names(gpu_ids, environment.get("CUDA_VISIBLE_DEVICES"))
@@ -142,11 +152,11 @@ class ProcessSubstrate(ThreadSubstrate):
             self._events.put(Done(ticket, Outcome(failure=failure)))
 
     def _ask(self, worker: int, process: subprocess.Popen[bytes], tickets: deque[int], assignment: Assignment) -> None:
-        """Send an assignment; a long one only when no answer is due, so that both sides never write at once."""
+        """Send an assignment; a long one only when no answer is due."""
         assert process.stdin is not None
         ticket, group, envelopes = assignment
         for envelope in envelopes:
-            # Packed in place, so that it is freed with the envelope and is there for another try.
+            # Encoded in place, so that it is freed with the envelope and exists for another attempt.
             envelope.payload = encode_payload(envelope.payload, self._payloads)
         message = pickle.dumps((group, [e.payload for e in envelopes]))
         if len(message) > SENT_AHEAD_BYTES:
@@ -158,12 +168,12 @@ class ProcessSubstrate(ThreadSubstrate):
         send(process.stdin, message)
 
     def _set_up_first(self, worker: int, process: subprocess.Popen[bytes], group: int) -> None:
-        """Have a stage with a time limit set up before the clock runs."""
+        """Set up a stage with a time limit before its time begins."""
         assert process.stdin is not None
         assert process.stdout is not None
         send(process.stdin, pickle.dumps((group, None)))
         if receive(process.stdout) is None:
-            raise EOFError("it closed its pipe")
+            raise EOFError("the worker closed its pipe")
         self._set_up.add((worker, group))
         self._events.put(WorkerReady(worker))
 
@@ -173,12 +183,12 @@ class ProcessSubstrate(ThreadSubstrate):
         while tickets:
             answer = receive(process.stdout)
             if answer is None:
-                raise EOFError("it closed its pipe")
+                raise EOFError("the worker closed its pipe")
             self._events.put(Done(tickets.popleft(), pickle.loads(answer)))
 
 
 def _cuda_names(gpu_ids: tuple[int, ...], visible: str | None) -> str:
-    """GPUs as CUDA is told of them: our numbers count the cards that the driver itself may see.
+    """The value of CUDA_VISIBLE_DEVICES for some GPUs, which are numbered among those that the driver may use.
 
     >>> _cuda_names((0, 1), None), _cuda_names((0, 1), "3,5,7")
     ('0,1', '3,5')
@@ -188,7 +198,7 @@ def _cuda_names(gpu_ids: tuple[int, ...], visible: str | None) -> str:
 
 
 def _take(inbox: Inbox) -> list[Assignment | None]:
-    """Wait for an assignment and take the ones queued behind it along, up to the end of the inbox or of the work."""
+    """Wait for an assignment and take those that are queued after it, up to :data:`SENT_AHEAD`."""
     taken = [inbox.get()]
     while taken[-1] is not None and len(taken) < SENT_AHEAD:
         try:
@@ -199,7 +209,7 @@ def _take(inbox: Inbox) -> list[Assignment | None]:
 
 
 def pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
-    """The stages as they are sent to worker processes; refuses what cannot be sent."""
+    """The stages in the form that worker processes receive; raises if one cannot be pickled."""
     for spec in specs.values():
         for index, stage in spec.stages.items():
             _by_value_if_needed(type(stage).__module__)
@@ -209,14 +219,14 @@ def pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
             except Exception as error:
                 raise PlanError(
                     f"stage {spec.names[index]!r} cannot be sent to a worker process: {error}. "
-                    "Make what it cannot pickle in setup(), or use LocalExecutor(substrate='threads')"
+                    "Create what cannot be pickled in setup(), or use LocalExecutor(substrate='threads')"
                 ) from error
     stages: bytes = cloudpickle.dumps(specs)
     return stages
 
 
 def _by_value_if_needed(name: str | None) -> None:
-    """Modules that a new interpreter could not import are sent along."""
+    """Send a module along with its stages if a new interpreter could not import it."""
     module = sys.modules.get(name or "")
     if module is None or name == "__main__" or (name or "").partition(".")[0] == "tamis":
         return
@@ -242,9 +252,10 @@ def _cause_of_death(process: subprocess.Popen[bytes] | None, error: BaseExceptio
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipe, which ends the worker; kill it if that does not help."""
+    """Ask the worker to end; kill it if it does not."""
     try:
         if process.stdin is not None and not process.stdin.closed:
+            send(process.stdin, GOODBYE)
             process.stdin.close()
     except OSError:
         process.kill()
@@ -257,4 +268,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdout.close()
 
 
-__all__: list[Any] = ["ProcessSubstrate", "receive", "send"]
+__all__ = ["GOODBYE", "ProcessSubstrate", "receive", "send"]
