@@ -384,9 +384,7 @@ def test_a_stage_that_cannot_be_set_up_ends_the_run_with_its_cause() -> None:
         def start(self, groups: frozenset[int], node: str) -> Start:
             return Start(1.0, Failure("v2", "no weights") if groups == {2} else None)
 
-    with pytest.raises(
-        StageError, match="stage 'v2' could not be set up, tried in 3 workers one after the other: no w"
-    ):
+    with pytest.raises(StageError, match="stage 'v2' could not be set up, tried in 3 workers in a row: no w"):
         audited(Run(plan, Broken(plan, chain), ONE_NODE)).go()
 
 

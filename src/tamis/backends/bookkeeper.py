@@ -45,6 +45,7 @@ class Bookkeeper:
         self.weight_fed = self.weight_done = 0
         self._plan, self._journal, self._quarantine, self._watcher = plan, journal, quarantine, watcher
         self._from_source = [_is_from_source(plan, g) for g in plan.groups]
+        self._writes = [has_sink(plan, g) for g in plan.groups]
         self._done: Counter[int] = Counter()  # tasks by group
         self._set_aside: Counter[int] = Counter()
         self._first_problem = ""
@@ -66,6 +67,8 @@ class Bookkeeper:
             self.stats[vertex].add(stats)
         name = self._plan.vertices[group.entry].name
         self._journal.record(name, [e.task_id for e in batch], outcome.published, outcome.drops)
+        if self._writes[group.index] and any(e.vertex != END for e in outcome.outputs):
+            self._journal.flush()  # the outputs name files, which the next stage must find under these names
         self._done[group.index] += len(batch)
         if self._from_source[group.index]:
             self.weight_done += sum(e.weight for e in batch)
@@ -230,7 +233,12 @@ def _is_from_source(plan: Plan, group: Group) -> bool:
     return all(g.is_source and not g.inputs for g in before)
 
 
+def has_sink(plan: Plan, group: Group) -> bool:
+    """Whether a stage of the group writes output files."""
+    return any(plan.vertices[v].stage.is_sink_stage for v in group.vertices)
+
+
 def _leads_out(plan: Plan, group: Group) -> bool:
     """Whether the pipeline may end after a group."""
-    inside = [plan.vertices[v] for v in group.vertices]
-    return any(v.stage.is_sink_stage or not v.edges or END in v.edges.values() for v in inside)
+    edges = [plan.vertices[v].edges for v in group.vertices]
+    return has_sink(plan, group) or any(not ways or END in ways.values() for ways in edges)

@@ -46,8 +46,6 @@ MAX_PENDING_BYTES = 64 * 2**20
 THREADS = 8
 """Files that are forced to disk, or renamed on a remote file system, at the same time."""
 
-NO_DROPS_HINT = "run(drop_ledger=False) or tamis run --no-drop-ledger does without it"
-
 MAX_LISTED = 1000
 """How many output files ``run.json`` names."""
 
@@ -237,10 +235,8 @@ class RunJournal:
         final = os.path.join(self._directory.drops, f"{self._ledger.segment:06d}-{self._drop_files:06d}.parquet")
         table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
         few_values = [column.name for column in table.schema if pa.types.is_dictionary(column.type)]
-        with (
-            _explained(final, f"the drop ledger cannot be written ({NO_DROPS_HINT})"),
-            temporary_beside(final) as temporary,
-        ):
+        hint = ". To run without it: run(drop_ledger=False), or tamis run --no-drop-ledger"
+        with _explained(final, "the drop ledger cannot be written", hint), temporary_beside(final) as temporary:
             pq.write_table(table, temporary, compression="zstd", use_dictionary=few_values, write_statistics=False)
             return Publish(temporary, final, 0, os.path.getsize(temporary))
 
@@ -276,9 +272,9 @@ def _sync(item: Publish) -> None:
 
 
 @contextmanager
-def _explained(path: str, problem: str) -> Iterator[None]:
+def _explained(path: str, problem: str, hint: str = "") -> Iterator[None]:
     """Say which file an error of the file system is about."""
     try:
         yield
     except OSError as error:
-        raise PublishError(f"{path}: {problem}: {error.strerror or error}") from error
+        raise PublishError(f"{path}: {problem}: {error.strerror or error}{hint}") from error

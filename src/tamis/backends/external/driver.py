@@ -1,9 +1,9 @@
 """The driver's side of an external engine: cut the plan into segments, run each on the engine, book the records.
 
-A segment ends where the engine cannot continue by itself: at a barrier, which waits for everything before it, and
-before a stage that takes batches, which must be made of consecutive tasks. Between segments the driver holds the tasks,
-with their data in files of the run directory. Inside a segment the engine moves the data, and workers send records of
-what they did.
+A segment ends where the engine cannot continue by itself: at a barrier, which waits for everything before it, before a
+stage that takes batches, which must be made of consecutive tasks, and after a writer, whose files the driver publishes.
+Between segments the driver holds the tasks, with their data in files of the run directory. Inside a segment the engine
+moves the data, and workers send records of what they did.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tamis.backends.base import Run
-from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, stage_error
+from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, has_sink, stage_error
 from tamis.backends.contracts import FailurePolicy
 from tamis.backends.external.operator import STOP, OperatorSpec, Parcel, Record
 from tamis.backends.payload import Envelope, enclose, encode_payload, release_payload
@@ -92,7 +92,7 @@ def segments_of(plan: Plan) -> list[Segment]:
     """
     level: list[int] = []
     for group in plan.groups:
-        waits = group.is_source or group.ordered
+        waits = group.is_source or group.ordered or any(has_sink(plan, plan.groups[i]) for i in group.inputs)
         before = [level[i] + (waits and not (plan.groups[i].is_source and group.ordered)) for i in group.inputs]
         level.append(max(before, default=0))
     found = []
