@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
+from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
-from tamis.stages.text.forms import holds_text, name_of, read_column, text_values
+from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
 
 __all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]

@@ -17,8 +17,8 @@ from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.scripts import dominant_scripts
 from tamis.models.language import built_in_languages, load_language_model
 from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
-from tamis.stages.text.forms import holds_text, read_column, text_values
 from tamis.stages.text.statistics.document_keys import FILE, PLACES, ROW, START, document_keys
 from tamis.stages.text.statistics.measures import BYTES, bin_of, default_filters, is_share, length_filters
 from tamis.stages.text.statistics.summary import MAX_COLUMNS, TextSummary
