@@ -60,6 +60,12 @@ class Sample(CompositeStage[DocumentBatch, DocumentBatch]):
         if self.rows is not None and self.rows < 0:
             raise PlanError(f"Sample(rows={self.rows}): must not be negative")
 
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Sample one batch: only a share without ``by`` is decided without the rest of the input."""
+        if self.fraction is None or self.by is not None:
+            raise PlanError(f"{self.name}: rows= and by= need the whole input; run the stage in a pipeline")
+        return SampleFraction(self.fraction, self.seed, self.id_fields).process(task)
+
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         if self.fraction is not None and self.by is None:
             return [SampleFraction(self.fraction, self.seed, self.id_fields).with_(name=self.name)]

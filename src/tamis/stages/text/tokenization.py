@@ -67,6 +67,11 @@ class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
             transformers_init_kwargs=self.transformers_init_kwargs,
         )
 
+    def _set_up_if_needed(self) -> None:
+        """A run calls :meth:`setup`; a direct call of :meth:`process` works without it."""
+        if not hasattr(self, "_tokenizer"):
+            self.setup()
+
     def _texts(self, task: DocumentBatch) -> pa.ChunkedArray:
         return text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
 
@@ -97,6 +102,7 @@ class TokenCount(TokenizingStage):
         return ["data"], [self.count_field]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
+        self._set_up_if_needed()
         counts = self._tokenizer.count_tokens(
             self._texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
         )
@@ -138,6 +144,7 @@ class Tokenize(TokenizingStage):
         self._eos = require_eos(self._tokenizer, f"{self.name}(append_eos=True)") if self.append_eos else None
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
+        self._set_up_if_needed()
         tokens = self._tokenizer.encode_column(
             self._texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
         )

@@ -67,7 +67,6 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
     >>> import fsspec
     >>> fsspec.filesystem("memory").pipe_file("/quiz.jsonl", b'{"text": "What is the capital of France?"}')
     >>> stage = Decontaminate({"quiz": Benchmark("memory://quiz.jsonl")}, n=4)
-    >>> stage.setup()
     >>> batch = DocumentBatch({"text": ["Tell me: what is the CAPITAL of Peru?", "Hello there."]})
     >>> kept = stage.process(batch)
     >>> kept.data["text"].to_pylist(), kept.dropped[0].rows.tolist(), kept.dropped[0].reason
@@ -123,6 +122,8 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def _clean(self, task: DocumentBatch) -> tuple[DocumentBatch, Matches]:
         """The batch without what is contaminated, and what was found."""
+        if not hasattr(self, "_index"):
+            self.setup()  # as a run does before the first batch
         column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
         matches, spans = self._search(Utf8.from_arrow(column))
         if not len(matches):

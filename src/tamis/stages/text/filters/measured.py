@@ -164,7 +164,7 @@ def _answer_slice(
     nbytes = 0
     for i, row in enumerate(rows):
         start, end = texts.offsets[row], texts.offsets[row + 1]
-        text = texts.data[start:end].tobytes().decode()
+        text = texts.data[start:end].tobytes().decode("utf-8", "replace")  # what a file calls text may not be
         failed[i] = -1
         for number, question in enumerate(questions):
             scores[number, i], is_kept = question.answer(text)
