@@ -79,7 +79,9 @@ class _FilterSet(CompositeStage[DocumentBatch, DocumentBatch]):
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Apply the set to one batch."""
         for stage in self.unfold():
-            task = stage.process(task)
+            made = stage.process(task)
+            assert isinstance(made, DocumentBatch)
+            task = made
         return task
 
     def _keep(self, filters: Sequence[DocumentFilter], name: str) -> ProcessingStage[Any, Any]:
