@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import types
 
 from tamis.kernels import operations
-from tamis.kernels.sources import machine
+from tamis.kernels.sources import primitives
 from tamis.kernels.sources.cutting import keep_slice, remove_lines, remove_markdown, remove_quotes
 from tamis.kernels.sources.primitives import PADDING, as_bytes, prefetch
 from tamis.kernels.sources.replacing import (
@@ -28,9 +28,9 @@ _SLICE = operations.SLICE
 _AHEAD, _BEGINNING = 4, 256  # rows, bytes
 
 SIGNATURE = types.int64(
-    *(machine.BYTES, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
-    *(types.int64, machine.BYTES, machine.INTS, machine.WORDS),  # what to do, its parameters
-    *(machine.BYTES, machine.BYTES, machine.INTS),  # scratch, new texts, their offsets
+    *(primitives.BYTES, primitives.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
+    *(types.int64, primitives.BYTES, primitives.INTS, primitives.WORDS),  # what to do, its parameters
+    *(primitives.BYTES, primitives.BYTES, primitives.INTS),  # scratch, new texts, their offsets
 )
 
 

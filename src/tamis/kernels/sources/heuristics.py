@@ -22,7 +22,7 @@ from tamis.kernels.measures import (
     URL_CHARACTERS,
     WORDS,
 )
-from tamis.kernels.sources import machine
+from tamis.kernels.sources import primitives
 from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
 from tamis.kernels.sources.ngrams import find_ngrams
 from tamis.kernels.sources.phrases import count_policies, find_urls
@@ -35,11 +35,31 @@ __all__ = ["SIGNATURE", "kernel"]
 _CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 16, 32, 64
 
 SIGNATURE = types.int64(
-    *(machine.BYTES, machine.INTS, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, rows, first row
-    *(types.int64, machine.INTS, machine.FLOATS),  # checks: how many, what they divide, their parameters
+    *(
+        primitives.BYTES,
+        primitives.INTS,
+        primitives.INTS,
+        types.int64,
+        types.int64,
+    ),  # texts, offsets, rows, rows, first row
+    *(types.int64, primitives.INTS, primitives.FLOATS),  # checks: how many, what they divide, their parameters
     *(types.int64, types.int64),  # the n of the n-grams that are wanted, as bits: most frequent, repeated
-    *(machine.BYTES, machine.BYTES, machine.WORDS, machine.BYTES, machine.INTS, types.int64, types.int64),  # tables
-    *(machine.BYTES, types.int64, machine.FLOATS, machine.INTS, machine.INTS),  # scratch, scores, failed, needed
+    *(
+        primitives.BYTES,
+        primitives.BYTES,
+        primitives.WORDS,
+        primitives.BYTES,
+        primitives.INTS,
+        types.int64,
+        types.int64,
+    ),  # tables
+    *(
+        primitives.BYTES,
+        types.int64,
+        primitives.FLOATS,
+        primitives.INTS,
+        primitives.INTS,
+    ),  # scratch, scores, failed, needed
 )
 
 

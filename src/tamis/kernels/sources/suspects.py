@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import types
 from numpy import int64, uint64
 
-from tamis.kernels.sources import machine
+from tamis.kernels.sources import primitives
 from tamis.kernels.sources.primitives import (
     PADDING,
     any_of,
@@ -34,16 +34,22 @@ _OUT_OF_ORDER = 255
 _LONGEST_ENTITY = 24
 
 SIGNATURE = types.int64(
-    *(machine.BYTES, machine.INTS, types.int64, types.int64, types.int64),  # texts, offsets, rows, first row, readable
     *(
-        machine.BYTES,
-        machine.WORDS,
-        machine.WORDS,
+        primitives.BYTES,
+        primitives.INTS,
+        types.int64,
+        types.int64,
+        types.int64,
+    ),  # texts, offsets, rows, first row, readable
+    *(
+        primitives.BYTES,
+        primitives.WORDS,
+        primitives.WORDS,
         types.int64,
     ),  # kinds of characters, where they may stand, bits, context
     *(types.int64, types.int64),  # entities, longest line
-    *(machine.BYTES, machine.BYTES, types.int64),  # marks: blocks, values, whether they count
-    *(machine.BYTES, machine.INTS, types.int64, machine.INTS),  # scratch, found, room for them, next row
+    *(primitives.BYTES, primitives.BYTES, types.int64),  # marks: blocks, values, whether they count
+    *(primitives.BYTES, primitives.INTS, types.int64, primitives.INTS),  # scratch, found, room for them, next row
 )
 
 
