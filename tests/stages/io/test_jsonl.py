@@ -304,7 +304,7 @@ def test_what_is_known_before_a_run(tmp_path: Path) -> None:
         ({"fields": []}, "give a list of column names"),
         ({"fields": ["a", "a"]}, "'a' is named twice"),
         ({"fields": ["a"], "include_path": "a"}, "include_path='a' is also in fields"),
-        ({"blocksize": "a lot"}, "'a lot' is no size"),
+        ({"blocksize": "a lot"}, "'a lot' is not a valid size"),
         ({"read_kwargs": {"storage_option": {}}}, r"Did you mean 'storage_options'\?"),
         ({"types": {"a": "flaot64"}}, r"no such type.*Did you mean 'float64'\?"),
     ],
@@ -327,5 +327,5 @@ def test_a_value_of_another_type_is_located_or_set_aside(tmp_path: Path, read: A
         ("b.jsonl", 5, 32, b'{"n": [3]}'),
     ]
     (tmp_path / "b.jsonl").write_text('{"n": 2}\n\n{"n": "oops"}\n')
-    with pytest.raises(DataError, match=r"b\.jsonl, line 3, byte 10: column 'n': 'oops' is no double"):
+    with pytest.raises(DataError, match=r"b\.jsonl, line 3, byte 10: column 'n': 'oops' is not a valid double"):
         read(JsonlReader(str(tmp_path), include_path=path, types=types))
