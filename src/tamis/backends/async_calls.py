@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +18,7 @@ from tamis.tasks import Task
 if TYPE_CHECKING:
     from tamis.backends.runner import GroupSpec
 
-__all__ = ["AsyncCalls", "AwaitedResults", "CallTimedOutError"]
+__all__ = ["AsyncCalls", "AwaitedResults", "CallTimedOutError", "WorkerLoop"]
 
 T = TypeVar("T")
 
@@ -48,6 +50,62 @@ class AwaitedResults:
         yield from self.returned
 
 
+class WorkerLoop:
+    """The event loop of a worker, made when it is first needed. It runs in the calling thread, or in one of its own."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._begun: set[Future[Any]] = set()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop itself."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Wait for a coroutine."""
+        if self._thread is not None:
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+        return self.loop.run_until_complete(coroutine)
+
+    def begin(self, coroutine: Coroutine[Any, Any, T], then: Callable[[Future[T]], None]) -> None:
+        """Begin a coroutine on a thread of the loop's own, and call ``then`` there when it is done."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self.loop.run_forever, name="tamis-event-loop", daemon=True)
+            self._thread.start()
+        begun = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self._begun.add(begun)
+        begun.add_done_callback(self._begun.discard)
+        begun.add_done_callback(then)
+
+    def cancel(self) -> None:
+        """Cancel what was begun and is not done."""
+        for begun in list(self._begun):
+            begun.cancel()
+
+    def close(self) -> None:
+        """Cancel everything that is still awaited, and end the loop and its thread."""
+        if self._loop is None:
+            return
+        self.run(_cancel_all())
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+        self._loop = self._thread = None
+
+
+async def _cancel_all() -> None:
+    awaited = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in awaited:
+        task.cancel()
+    await asyncio.gather(*awaited, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
 class AsyncCalls:
     """Awaits the calls of one stage, up to a number of them at the same time.
 
@@ -60,20 +118,6 @@ class AsyncCalls:
         self._limit, self._timeout_s = stage.max_in_flight, stage.timeout_s
         self._slots: asyncio.Semaphore | None = None
         self._setup: asyncio.Future[Any] | None = None
-        self._own: asyncio.AbstractEventLoop | None = None
-
-    def run(self, awaitable: Awaitable[T]) -> T:
-        """Wait for something, on an event loop of the calling thread: one assignment at a time."""
-        if self._own is None:
-            self._own = asyncio.new_event_loop()
-        return self._own.run_until_complete(awaitable)
-
-    def close(self) -> None:
-        """End the event loop of :meth:`run`, if there is one."""
-        if self._own is not None:
-            self._own.run_until_complete(self._own.shutdown_asyncgens())
-            self._own.close()
-            self._own = None
 
     async def set_up(self, set_up: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
         """Set the stage up once, whichever task comes first; the others wait. Returns what went wrong.
@@ -108,8 +152,6 @@ class AsyncCalls:
     async def _call(self, stage: ProcessingStage[Any, Any], call: StageCall) -> Any:
         assert self._slots is not None
         async with self._slots:
-            if self._timeout_s is None:
-                return await _returned(call.begin(stage))
             limit = asyncio.timeout(self._timeout_s)
             try:
                 async with limit:
@@ -118,6 +160,8 @@ class AsyncCalls:
                 if not limit.expired():
                     raise
                 raise CallTimedOutError(f"it took longer than the {self._timeout_s:g} s of timeout_s") from None
+            except SystemExit as error:  # it would end the event loop, and with it the calls of other tasks
+                raise RuntimeError(f"the stage called sys.exit({error.code!r})") from error
 
 
 async def _returned(begun: Any) -> Any:

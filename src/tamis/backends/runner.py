@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.backends.async_calls import AsyncCalls, AwaitedResults, CallTimedOutError
+from tamis.backends.async_calls import AsyncCalls, AwaitedResults, CallTimedOutError, WorkerLoop
 from tamis.backends.children import Children
 from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
@@ -138,10 +138,13 @@ class GroupRunner:
         spec: The group.
         worker: The worker it runs in.
         places: Where in the run directory it puts rows that could not be read and outputs.
+        loop: The event loop of the worker, for an ``async`` stage.
     """
 
-    def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: RunPaths) -> None:
-        self._spec, self._worker = spec, worker
+    def __init__(
+        self, spec: GroupSpec, worker: WorkerMetadata, places: RunPaths, loop: WorkerLoop | None = None
+    ) -> None:
+        self._spec, self._worker, self._loop = spec, worker, loop or WorkerLoop()
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
         self._drops, self._drop_log = places.drops, DropLog()
         self._carried = 0
@@ -161,7 +164,7 @@ class GroupRunner:
     def run(self, tasks: list[Task[Any]]) -> Outcome:
         """Work on a task (or a batch for the entry stage); never raises for what a stage does."""
         if self._calls is not None:
-            return self._calls.run(self.run_async(tasks))
+            return self._loop.run(self.run_async(tasks))
         return self._run([_own_task(t) for t in tasks], time.perf_counter())
 
     async def run_async(self, tasks: list[Task[Any]]) -> Outcome:
@@ -205,7 +208,7 @@ class GroupRunner:
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
         if self._calls is not None:
-            return self._calls.run(self._calls.set_up(self._set_up_async))
+            return self._loop.run(self._calls.set_up(self._set_up_async))
         try:
             self._set_up()
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
@@ -214,18 +217,27 @@ class GroupRunner:
 
     def close(self) -> None:
         """Tear the stages down."""
-        if not self._ready:
-            return
-        self._ready = False
-        for index, stage in self._stages.items():
-            try:
-                ended: Any = stage.teardown()
-                if self._calls is not None and inspect.isawaitable(ended):
-                    self._calls.run(ended)
-            except Exception:  # noqa: BLE001 - the work is done; the other stages are torn down all the same
-                _LOG.exception("stage %r raised in teardown()", self._spec.names[index])
         if self._calls is not None:
-            self._calls.close()
+            self._loop.run(self.close_async())
+        elif self._ready:
+            self._ready = False
+            for index in self._stages:
+                self._tear_down(index)
+
+    async def close_async(self) -> None:
+        """Tear the stages down on the event loop where they were set up."""
+        if self._ready:
+            self._ready = False
+            for index in self._stages:
+                ended = self._tear_down(index)
+                if inspect.isawaitable(ended):
+                    await ended
+
+    def _tear_down(self, index: int) -> Any:
+        try:
+            return self._stages[index].teardown()
+        except Exception:  # noqa: BLE001 - the work is done; the other stages are torn down all the same
+            _LOG.exception("stage %r raised in teardown()", self._spec.names[index])
 
     def _set_up(self) -> None:
         if self._ready:

@@ -120,7 +120,9 @@ class LocalExecutor:
         return frozenset(
             g.index
             for g in work
-            if g.resources.requires_gpu or g.timeout_s is not None or (not g.releases_gil and self.workers > 1)
+            if g.resources.requires_gpu
+            or g.timeout_s is not None
+            or (not g.releases_gil and not g.is_async and self.workers > 1)
         )
 
     def _substrate(self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int]) -> Substrate:
@@ -141,12 +143,19 @@ class LocalExecutor:
         own = [g for g in work if g.workers or g.timeout_s is not None]
         fixed = [g for g in own if not g.resources.requires_gpu]
         pools = [self._gpu_pool(plan, g) for g in gpu]
-        pools += [Pool(frozenset({g.index}), min(size, g.workers.most or size)) for g in fixed]
+        pools += [self._pool_of(g, size) for g in fixed]
         bound = {g.index for g in (*gpu, *fixed)}
         for chosen in (in_processes - bound, {g.index for g in work} - in_processes - bound):
             if chosen:
                 pools.append(Pool(frozenset(chosen), size))
         return pools
+
+    def _pool_of(self, group: Group, size: int) -> Pool:
+        """Workers of a group's own. Those of an ``async`` stage wait most of the time, so they hold no core."""
+        count = min(size, group.workers.most or size)
+        if group.is_async:
+            return Pool(frozenset({group.index}), count, reserved_cpus=0.0, in_flight=group.in_flight)
+        return Pool(frozenset({group.index}), count)
 
     def _gpu_pool(self, plan: Plan, group: Group) -> Pool:
         names = " + ".join(plan.vertices[v].name for v in group.vertices)

@@ -109,7 +109,9 @@ class StreamingExecutor:
         work = [g for g in plan.groups if not g.is_source]
         staffed = [g for g in work if is_staffed(g)]
         shared = frozenset(g.index for g in work if not is_staffed(g))
-        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus) for g in staffed]
+        pools = [
+            Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in staffed
+        ]
         pools += [Pool(shared, 0)] if shared else []
         envs = {g.index: g.runtime_env for g in staffed if g.runtime_env}
         eager = frozenset(g.index for g in staffed)

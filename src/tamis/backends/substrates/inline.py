@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any, ClassVar
 
+from tamis.backends.async_calls import WorkerLoop
 from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import GroupRunner, GroupSpec, RunPaths
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata
+from tamis.tasks import Task
 from tamis.tasks.storage import write_task
 
 
@@ -28,11 +31,12 @@ class WorkerRunners:
         self._specs, self._places = specs, places
         self._worker = WorkerMetadata(worker_id, places.scratch, gpu_ids)
         self._runners: dict[int, GroupRunner] = {}
+        self.loop = WorkerLoop()
 
     def runner(self, group: int) -> GroupRunner:
         """The runner of a group."""
         if group not in self._runners:
-            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places)
+            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places, self.loop)
         return self._runners[group]
 
     def name_of(self, group: int) -> str:
@@ -41,13 +45,18 @@ class WorkerRunners:
         return spec.names[spec.entry]
 
     def close(self) -> None:
-        """Tear all stages down."""
+        """Cancel what is awaited, and tear all stages down."""
+        self.loop.cancel()
         for runner in self._runners.values():
             runner.close()
+        self.loop.close()
 
 
 class InlineSubstrate:
-    """Runs an assignment when it is submitted, in the thread that submits it."""
+    """Runs an assignment when it is submitted, in the thread that submits it.
+
+    Assignments of ``async`` stages are begun there, and awaited in :meth:`poll`, on an event loop of the same thread.
+    """
 
     latency_s: ClassVar[float] = 0.0
     message_s: float = 0.0
@@ -56,17 +65,30 @@ class InlineSubstrate:
     def __init__(self, specs: dict[int, GroupSpec], places: RunPaths) -> None:
         self._placement = WorkerRunners(specs, places, "inline")
         self._events: list[Event] = []
+        self._awaited: set[asyncio.Task[None]] = set()
 
     def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
         """There is only this thread."""
 
     def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
-        """Do the work now."""
-        outcome = self._placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
-        self._events.append(Done(ticket, outcome))
+        """Do the work now, or begin it."""
+        runner = self._placement.runner(group)
+        tasks = [decode_payload(e.payload) for e in envelopes]
+        if not runner.is_async:
+            self._events.append(Done(ticket, runner.run(tasks)))
+            return
+        self._awaited.add(self._placement.loop.loop.create_task(self._await(ticket, runner, tasks)))
+
+    async def _await(self, ticket: int, runner: GroupRunner, tasks: list[Task[Any]]) -> None:
+        self._events.append(Done(ticket, await runner.run_async(tasks)))
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """What was done since the last call."""
+        """The assignments that are done. If there are none, awaits the first of those that were begun."""
+        if self._awaited:
+            first = asyncio.wait(self._awaited, timeout=0 if self._events else None, return_when=asyncio.FIRST_COMPLETED)
+            done, self._awaited = self._placement.loop.run(first)
+            for task in done:
+                task.result()
         events, self._events = self._events, []
         return events
 
@@ -77,7 +99,7 @@ class InlineSubstrate:
     def stop_worker(self, worker: int) -> None:
         """There is only this thread."""
 
-    def kill_worker(self, worker: int, why: str) -> None:
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """There is only this thread."""
 
     def set_down(self, payload: Any, path: str) -> None:
@@ -85,6 +107,8 @@ class InlineSubstrate:
         write_task(decode_payload(payload), path)
 
     def close(self, *, at_once: bool) -> None:
-        """Tear the stages down."""
-        if not at_once:
+        """Tear the stages down; at once: only cancel what is awaited."""
+        if at_once:
+            self._placement.loop.close()
+        else:
             self._placement.close()
