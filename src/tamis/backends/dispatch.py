@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from dataclasses import dataclass, field
 
 from tamis.backends.contracts import Limits
@@ -15,7 +16,7 @@ from tamis.backends.worker_registry import Worker, WorkerRegistry
 from tamis.plan import Plan
 
 MAX_DEPTH = 32
-"""The most assignments a worker may hold."""
+"""The most assignments that a worker of a stage that is not ``async`` may hold."""
 
 MAX_PORTION = 16
 """The most assignments a worker is given at once."""
@@ -116,7 +117,7 @@ class Dispatcher:
                 continue
             forced = not downstream_busy and not state.running
             pool = self._registry.pool_for(state.group.index)
-            limit = deepest.get(pool, MAX_DEPTH)
+            limit = deepest.get(pool, sys.maxsize)
             while state.ready and self._dispatch(state, forced, limit):
                 forced = False
             if state.ready:  # what needs a worker for itself gets one only if others leave one free
