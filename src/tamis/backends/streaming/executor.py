@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tamis.backends.autoscaler import Autoscaler, is_staffed
 from tamis.backends.balance import Demand, Node, check_fits
+from tamis.backends.demand import at_the_same_time
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
@@ -89,7 +90,7 @@ class StreamingExecutor:
         _check_runtime_envs(plan, self.runtime_env)
         cluster = self._connected(plan)
         try:
-            for together in _at_the_same_time(plan):
+            for together in at_the_same_time(plan):
                 check_fits(cluster.nodes(), [_least(plan, g, cluster.nodes()) for g in together])
         except BaseException:
             self._leave()
@@ -167,16 +168,3 @@ def _least(plan: Plan, group: Group, nodes: list[Node]) -> Demand:
     if group.workers.per_node is not None:
         least = 1
     return Demand(group.index, name, group.resources, min_workers=least, max_workers=group.workers.most)
-
-
-def _at_the_same_time(plan: Plan) -> list[list[Group]]:
-    """Groups that work at the same time: those with no barrier between them."""
-    segment: dict[int, int] = {}
-    for group in plan.groups:
-        before = [segment[i] for i in group.inputs]
-        segment[group.index] = group.index if group.is_source or not before else min(before)
-    found: dict[int, list[Group]] = {}
-    for group in plan.groups:
-        if not group.is_source:
-            found.setdefault(segment[group.index], []).append(group)
-    return list(found.values())
