@@ -181,7 +181,7 @@ class Coordinator:
         elif isinstance(event, WorkerReady):
             worker = self.registry.workers.get(event.worker)
             if worker is not None:
-                worker.since, worker.warm = self._substrate.now(), True
+                worker.is_set_up(self._substrate.now())
                 for group in self.registry.groups_of(worker):
                     self.timings[group].failed_setups = 0
                 self.registry.ready(worker)
@@ -252,7 +252,7 @@ class Coordinator:
                 self.scheduler.leave(state, envelope)
             return
         self.books.retried(state.group)
-        if failure.died:
+        if failure.died and not failure.timed_out:
             self.timings[assignment.group].suspects.add(id(batch))
         state.ready.push(batch)
 

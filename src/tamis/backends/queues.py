@@ -71,19 +71,28 @@ class OrderedBatches:
     tasks of the source as opened (one more piece of it will arrive) and closed (one less).
 
     Args:
-        batch_size: Most tasks in a batch.
+        batch_size: Most tasks in a batch; ``None`` if there is no such limit.
         batch_bytes: Most bytes in a batch, by weight; a heavier task is a batch of its own.
+        batch_rows: Most rows in a batch; a task with more is a batch of its own.
         at_the_end: Whether to release nothing before all tasks have arrived: where branches with different barriers
             meet, the first tasks of the input may arrive last.
     """
 
-    def __init__(self, batch_size: int, batch_bytes: int | None, *, at_the_end: bool = False) -> None:
-        self._batch_size, self._batch_bytes, self._at_the_end = batch_size, batch_bytes, at_the_end
+    def __init__(
+        self,
+        batch_size: int | None,
+        batch_bytes: int | None = None,
+        batch_rows: int | None = None,
+        *,
+        at_the_end: bool = False,
+    ) -> None:
+        self._batch_size, self._batch_bytes, self._batch_rows = batch_size, batch_bytes, batch_rows
+        self._at_the_end = at_the_end
         self._waiting: dict[Key, list[Envelope]] = {}
         self._open: dict[Key, int] = {}
         self._turn: deque[Key] = deque()
         self._batch: list[Envelope] = []
-        self._weight = 0
+        self._weight = self._rows = 0
 
     def open(self, key: Key) -> None:
         """One more piece of this source task will arrive."""
@@ -115,14 +124,16 @@ class OrderedBatches:
             yield self._take()
 
     def _add(self, envelope: Envelope) -> Iterator[list[Envelope]]:
-        limit = self._batch_bytes
-        if limit is not None and self._batch and self._weight + envelope.weight > limit:
+        heavy = self._batch_bytes is not None and self._weight + envelope.weight > self._batch_bytes
+        long = self._batch_rows is not None and self._rows + envelope.rows > self._batch_rows
+        if self._batch and (heavy or long):
             yield self._take()
         self._batch.append(envelope)
         self._weight += envelope.weight
-        if len(self._batch) >= self._batch_size:
+        self._rows += envelope.rows
+        if self._batch_size is not None and len(self._batch) >= self._batch_size:
             yield self._take()
 
     def _take(self) -> list[Envelope]:
-        batch, self._batch, self._weight = self._batch, [], 0
+        batch, self._batch, self._weight, self._rows = self._batch, [], 0, 0
         return batch

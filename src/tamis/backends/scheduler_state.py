@@ -233,7 +233,8 @@ class SchedulerState:
         if group.ordered:
             before = [self._plan.groups[i] for i in self.upstream[group.index]]
             sources = [g for g in before if g.is_source or not g.inputs]
-            ordered = OrderedBatches(group.batch_size, group.batch_bytes, at_the_end=len(sources) > 1)
+            at_the_end = len(sources) > 1
+            ordered = OrderedBatches(group.batch_size, group.batch_bytes, group.batch_rows, at_the_end=at_the_end)
         last = all(
             t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices
         )

@@ -197,7 +197,7 @@ class ExternalDriver:
         """Batches of consecutive tasks, for the stages that take them."""
         for group in (g for g in segment.groups if g.ordered):
             fresh = all(self._plan.groups[i].is_source for i in group.inputs)
-            queue = OrderedBatches(group.batch_size, group.batch_bytes, at_the_end=True)
+            queue = OrderedBatches(group.batch_size, group.batch_bytes, group.batch_rows, at_the_end=True)
             for envelope in self._held.pop(group.index):
                 queue.open(source_key(envelope.order))
                 queue.push(envelope)
