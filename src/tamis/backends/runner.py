@@ -20,13 +20,14 @@ from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
-from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
+from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions, task_types
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.io.paths import remove_unpublished
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import format_order, temporary_beside
+from tamis.tasks.views import as_taken
 
 CARRIED_BYTES = 64 * 2**20
 """Memory that the outputs of one assignment may take before further ones are set down on disk."""
@@ -244,7 +245,8 @@ class GroupRunner:
     ) -> Iterator[tuple[Task[Any], Emission]]:
         """What a stage makes of its tasks, one thing at a time, each with the task it was made of."""
         # A stage may change the task it is given; what it was given is needed to find its rows again.
-        given = [copy.copy(task) for task in tasks]
+        taken, _ = task_types(stage)
+        given = [as_taken(copy.copy(task), taken) for task in tasks]
         if not stage.supports_batch_processing():
             for task, own in zip(tasks, given, strict=True):
                 for item in emissions(stage.process(own)):

@@ -65,8 +65,7 @@ class TableTask(Task[pa.Table]):
     def data(self, data: Any) -> None:
         earlier = copy.copy(self) if "_table" in self.__dict__ else None
         self._set_table(as_table(data), None)
-        if earlier is not None:
-            self._origin, self._hint = earlier, _index_of(data)
+        self._origin, self._hint = earlier, _index_of(data)
 
     def _set_table(self, table: pa.Table, names: RowNames | None) -> None:
         self._table, self._table_bytes, self._selection, self._names = table, None, None, names
