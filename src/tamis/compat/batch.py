@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -52,14 +53,14 @@ class DocumentBatch(TamisBatch):
     @property  # type: ignore[misc]  # it is set like the field that it stands for
     def data(self) -> Any:
         """The rows: a pandas frame for the script, an Arrow table for tamis's own code."""
-        if _asked_by_tamis() or self.__dict__.get(_AS_ARROW):
+        if _asked_by_tamis(self) or self.__dict__.get(_AS_ARROW):
             return TamisBatch.data.fget(self)  # type: ignore[attr-defined]  # a property
         return self.to_pandas()
 
     @data.setter
     def data(self, data: Any) -> None:
         TamisBatch.data.fset(self, data)  # type: ignore[attr-defined]  # a property
-        self.__dict__[_AS_ARROW] = isinstance(data, pa.Table) and not _asked_by_tamis()
+        self.__dict__[_AS_ARROW] = isinstance(data, pa.Table) and not _asked_by_tamis(self)
         if hasattr(data, "iloc"):  # a pandas frame: it stays the one that the script may go on to change
             self._show(data)
 
@@ -116,24 +117,27 @@ class DocumentBatch(TamisBatch):
             new = {c: table[c] if c in unchanged and c in table.column_names else _column(frame, c) for c in frame}
             self._table, self._table_bytes = pa.table(new), None
         else:
-            rows = _order_of_rows(table, _as_table(frame)) if same_rows else _rows_by_index(snapshot, frame)
-            self._set_table(_as_table(frame), None)
-            self._origin, self._parents = before, rows
+            new_table = _as_table(frame)
+            rows = _order_of_rows(table, new_table) if same_rows else None
+            self._set_table(new_table, None)
+            self._origin, self._parents, self._hint = before, rows, _rows_by_index(snapshot, frame)
         self._show(frame)
 
 
-def _asked_by_tamis() -> bool:
-    """Whether the code that asks for ``data`` is tamis's own, which works on Arrow tables.
+def _asked_by_tamis(batch: DocumentBatch) -> bool:
+    """Whether the code that gets or sets ``data`` is tamis's own, which works on Arrow tables.
 
     Scripts and stages share one attribute. Who asks is the only thing that tells the two uses apart, so that built-in
     stages take these batches as they are and a script never sees Arrow that it did not put there.
     """
-    frame = sys._getframe(2)
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "tamis"
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is batch:
+        frame = frame.f_back  # the code that makes the batch
+    return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "tamis"
 
 
 def _rows_by_index(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int64] | None:
-    """Which rows are left of a frame from which rows were taken in place; ``None`` if its index does not tell."""
+    """Which rows are left of a frame, as its index has it; ``None`` if that does not tell."""
     if not before.index.is_unique:
         return None
     rows = before.index.get_indexer(after.index).astype(np.int64)

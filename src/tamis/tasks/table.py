@@ -396,8 +396,10 @@ def _one_array(values: Any) -> pa.Array:
 def _index_of(data: Any) -> NDArray[np.int64] | None:
     """The index of a pandas frame from which rows were taken: it still has the numbers that they had."""
     index = getattr(data, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+    if index is None or callable(index):
         return None
+    if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
+        return None  # as a new frame has it: it says nothing
     values = np.asarray(index)
     return values.astype(np.int64) if values.dtype.kind in "iu" and values.ndim == 1 else None
 
