@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import wave
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, BinaryIO, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +52,8 @@ class AudioBatch(MediaBatch):
         """
         starts = column_values(self, "offset_s", self.num_items)
         lengths = column_values(self, "duration_s", self.num_items)
-        for row, payload in enumerate(self.payloads()):
-            sound = self._decoded(payload, row)
+        for row, file in enumerate(self.files()):
+            sound = self._decoded(file, row)
             start = round((starts[row].as_py() or 0) * sound.rate) if starts is not None else 0
             length = lengths[row].as_py() if lengths is not None else None
             stop = None if length is None else start + round(length * sound.rate)
@@ -63,7 +62,7 @@ class AudioBatch(MediaBatch):
 
     def with_metadata(self) -> Self:
         """The batch with ``sample_rate`` (per second), ``num_channels`` and ``duration`` (seconds, of the whole)."""
-        heads = [self._head(payload, row) for row, payload in enumerate(self.payloads())]
+        heads = [self._head(file, row) for row, file in enumerate(self.files())]
         return self.with_columns(
             {
                 "sample_rate": pa.array([rate for rate, _, _ in heads], pa.int32()),
@@ -72,29 +71,31 @@ class AudioBatch(MediaBatch):
             }
         )
 
-    def _head(self, payload: bytes, row: int) -> tuple[int, int, int]:
+    def _head(self, file: BinaryIO, row: int) -> tuple[int, int, int]:
         """Sample rate, channels and frames of a recording."""
         try:
-            with wave.open(io.BytesIO(payload)) as file:
-                return file.getframerate(), file.getnchannels(), file.getnframes()
+            with wave.open(file) as wav:
+                return wav.getframerate(), wav.getnchannels(), wav.getnframes()
         except (wave.Error, EOFError):
             soundfile = _soundfile(self.row_name(row))
+            file.seek(0)
             try:
-                about = soundfile.info(io.BytesIO(payload))
+                about = soundfile.info(file)
             except soundfile.LibsndfileError as e:
                 raise DataError(f"the recording {self.row_name(row)} cannot be read: {e}") from e
             return int(about.samplerate), int(about.channels), int(about.frames)
 
-    def _decoded(self, payload: bytes, row: int) -> _Sound:
+    def _decoded(self, file: BinaryIO, row: int) -> _Sound:
         try:
-            with wave.open(io.BytesIO(payload)) as file:
-                frames = file.readframes(file.getnframes())
-                samples = _from_pcm(frames, file.getsampwidth()).reshape(-1, file.getnchannels())
-                return _Sound(samples, file.getframerate())
+            with wave.open(file) as wav:
+                frames = wav.readframes(wav.getnframes())
+                samples = _from_pcm(frames, wav.getsampwidth()).reshape(-1, wav.getnchannels())
+                return _Sound(samples, wav.getframerate())
         except (wave.Error, EOFError):
             soundfile = _soundfile(self.row_name(row))
+            file.seek(0)
             try:
-                samples, rate = soundfile.read(io.BytesIO(payload), dtype="float32", always_2d=True)
+                samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
             except soundfile.LibsndfileError as e:
                 raise DataError(f"the recording {self.row_name(row)} cannot be decoded: {e}") from e
             return _Sound(samples, int(rate))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -107,16 +107,14 @@ class ImageBatch(MediaBatch):
             max_side: Images whose longer side has more pixels are made smaller, while they are decoded where the
                 format allows it.
         """
-        payloads: Iterator[bytes] | None = None
         ready = list(shaped_arrays(self, "image_data"))
-        if any(pixels is None for pixels in ready):
-            payloads = self.payloads()
-        for row, known in enumerate(ready):
-            encoded = next(payloads) if payloads is not None else b""
+        has_all = all(pixels is not None for pixels in ready)
+        files: Iterator[BinaryIO | None] = itertools.repeat(None, len(ready)) if has_all else self.files()
+        for row, (known, file) in enumerate(zip(ready, files, strict=True)):
             if known is not None and (max_side is None or max(known.shape[:2]) <= max_side):
                 yield known
                 continue
-            image = _pillow().fromarray(known) if known is not None else self._opened(encoded, row)
+            image = _pillow().fromarray(known) if known is not None else self._opened(file, row)
             try:
                 if max_side is not None and max(image.size) > max_side:
                     image.draft("RGB", (max_side, max_side))
@@ -127,21 +125,25 @@ class ImageBatch(MediaBatch):
 
     def with_metadata(self) -> Self:
         """The batch with ``width``, ``height`` (pixels) and ``image_format``, read from the heads of the images."""
-        heads = [self._opened(payload, row) for row, payload in enumerate(self.payloads())]
+        heads = [_head(self._opened(file, row)) for row, file in enumerate(self.files())]
         return self.with_columns(
             {
-                "width": pa.array([image.width for image in heads], pa.int32()),
-                "height": pa.array([image.height for image in heads], pa.int32()),
-                "image_format": pa.array([image.format for image in heads], pa.string()),
+                "width": pa.array([width for width, _, _ in heads], pa.int32()),
+                "height": pa.array([height for _, height, _ in heads], pa.int32()),
+                "image_format": pa.array([kind for _, _, kind in heads], pa.string()),
             }
         )
 
-    def _opened(self, payload: bytes, row: int) -> Any:
+    def _opened(self, file: BinaryIO | None, row: int) -> Any:
         pillow = _pillow()
         try:
-            return pillow.open(io.BytesIO(payload))
+            return pillow.open(file)
         except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as e:
             raise DataError(f"the image {self.row_name(row)} cannot be read: {e}") from e
+
+
+def _head(image: Any) -> tuple[int, int, str]:
+    return image.width, image.height, image.format
 
 
 def _pillow() -> Any:

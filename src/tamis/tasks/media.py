@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +61,11 @@ class MediaBatch(TableTask):
         """
         return view_of(batch, cls)
 
-    def payloads(self) -> Iterator[bytes]:
-        """The encoded medium of each row, one at a time; files are read when their turn comes."""
+    def files(self) -> Iterator[BinaryIO]:
+        """The encoded medium of each row as an open file, one at a time; each is closed when the next is asked for.
+
+        Bytes in the table are not copied, and files are read as far as their reader reads them.
+        """
         names = self.get_columns()
         if self.bytes_column not in names and self.path_column not in names:
             raise ColumnError(
@@ -74,16 +78,22 @@ class MediaBatch(TableTask):
         offsets = column_values(self, self.offset_column, count)
         sizes = column_values(self, self.size_column, count)
         for row in range(count):
-            inline = stored[row].as_buffer() if stored is not None and stored[row].is_valid else None
-            if inline is not None:
-                yield inline.to_pybytes()
-                continue
             path = None if paths is None else paths[row].as_py()
-            if not path:
-                raise DataError(f"row {self.row_name(row)} has neither bytes nor a path")
-            offset = offsets[row].as_py() if offsets is not None else None
             size = sizes[row].as_py() if sizes is not None else None
-            yield _read(path, int(offset or 0), None if size is None else int(size))
+            if stored is not None and stored[row].is_valid:
+                file: BinaryIO = pa.BufferReader(stored[row].as_buffer())
+            elif not path:
+                raise DataError(f"row {self.row_name(row)} has neither bytes nor a path")
+            elif size is None:
+                file = _opened(path)
+            else:
+                file = io.BytesIO(_part(path, int((offsets[row].as_py() if offsets is not None else 0) or 0), size))
+            with file:
+                yield file
+
+    def payloads(self) -> Iterator[bytes]:
+        """The encoded medium of each row, one at a time."""
+        return (file.read() for file in self.files())
 
     def with_payloads(self) -> Self:
         """The batch with the encoded media in its column of bytes, read from the files that it names.
@@ -102,21 +112,25 @@ class MediaBatch(TableTask):
         return str(row) if names is None else names.take(np.array([row])).to_texts()[0]
 
 
-def _read(path: str, offset: int, size: int | None) -> bytes:
-    """A file, or a range of its bytes."""
+def _opened(path: str) -> BinaryIO:
     try:
         if "://" not in path:
-            with Path(path).open("rb") as file:
-                file.seek(offset)
-                data = file.read(-1 if size is None else size)
-        else:
-            import fsspec
+            return Path(path).open("rb")
+        import fsspec
 
-            system, inner = fsspec.core.url_to_fs(path)
-            data = system.cat_file(inner, start=offset, end=None if size is None else offset + size)
+        system, inner = fsspec.core.url_to_fs(path)
+        file: BinaryIO = system.open(inner, "rb")
+        return file
     except (OSError, ImportError) as e:
         raise DataError(f"the file cannot be read: {e}", path=path) from e
-    if size is not None and len(data) < size:
+
+
+def _part(path: str, offset: int, size: int) -> bytes:
+    """A range of the bytes of a file."""
+    with _opened(path) as file:
+        file.seek(offset)
+        data = file.read(size)
+    if len(data) < size:
         raise DataError(f"it ends at byte {offset + len(data)}, before the {size} bytes from byte {offset}", path=path)
     return data
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -184,9 +183,9 @@ class VideoTask(MediaBatch):
     def with_metadata(self) -> Self:
         """The batch with the columns of :class:`VideoMetadata`, read from the heads of the videos."""
         about = []
-        for row, payload in enumerate(self.payloads()):
-            with self._opened(payload, row) as container:
-                about.append(_metadata_of(container, len(payload)))
+        for row, file in enumerate(self.files()):
+            with self._opened(file, row) as container:
+                about.append(_metadata_of(container, file.seek(0, 2)))
         return self.with_columns(
             {name: pa.array([getattr(m, name) for m in about], kind) for name, kind in _METADATA_TYPES.items()}
         )
@@ -200,20 +199,20 @@ class VideoTask(MediaBatch):
         """
         starts = column_values(self, "start_s", self.num_items)
         ends = column_values(self, "end_s", self.num_items)
-        for row, payload in enumerate(self.payloads()):
+        for row, file in enumerate(self.files()):
             start = (starts[row].as_py() if starts is not None else None) or 0.0
             end = ends[row].as_py() if ends is not None else None
-            with self._opened(payload, row) as container:
+            with self._opened(file, row) as container:
                 some = list(_decoded(container, start, end, every_s, max_side))
             yield np.stack(some) if some else np.zeros((0, 0, 0, 3), np.uint8)
 
-    def _opened(self, payload: bytes, row: int) -> Any:
+    def _opened(self, file: BinaryIO, row: int) -> Any:
         try:
             import av
         except ImportError as e:
             raise MissingExtraError("decoding video", package="av", extra="video") from e
         try:
-            container = av.open(io.BytesIO(payload))
+            container = av.open(file)
         except (av.error.FFmpegError, ValueError) as e:
             raise DataError(f"the video {self.row_name(row)} cannot be read: {e}") from e
         if not container.streams.video:
