@@ -32,4 +32,4 @@ def test_executors_on_ray(
         results = runpy.run_path(str(SEEDS / script), run_name="__main__")["results"]
     finally:
         compat.deactivate()
-    assert [task.data["text"].to_pylist() for task in results] == expected
+    assert [task.to_pyarrow()["text"].to_pylist() for task in results] == expected
