@@ -41,6 +41,10 @@ class RowAccount:
             assert names is not None
             self._names.append(lambda: names if whole else names.take(rows))
 
+    def publish(self) -> None:
+        """A file that was written: the rows are in it."""
+        self._others = True
+
     def drop(self, drop: Drop) -> None:
         """Rows that the stage left out and said so."""
         self.dropped_by[drop.stage] = self.dropped_by.get(drop.stage, 0) + len(drop.rows)

@@ -266,6 +266,7 @@ class GroupRunner:
         if isinstance(item, Publish):
             self._outcome.published.append(item)
             self._no_rows.add(vertex)
+            account.publish()
             if self._stages[vertex].is_sink_stage:
                 stats.files += 1
         elif isinstance(item, BadRows):
