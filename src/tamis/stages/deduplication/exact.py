@@ -66,7 +66,6 @@ class ExactDeduplication(CompositeStage[DocumentBatch, DocumentBatch]):
 class HashDocuments(ScratchStage[DocumentBatch, FileGroup]):
     """Set the rows down and write the hashes of their text by partition."""
 
-    makes_rows = "new"
     partitions: int
     text_field: str
     normalize_text: bool
