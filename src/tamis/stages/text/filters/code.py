@@ -25,6 +25,7 @@ from tamis.stages.text.filters.code_extensions import rules_for
 from tamis.stages.text.filters.code_points import alphabetic, count_characters, letters, only
 from tamis.stages.text.filters.comments import LANGUAGES, UnreadableSource, comments_of, python_comments
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.forms import well_formed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -185,7 +186,7 @@ class TokenizerFertilityFilter(ThresholdFilter):
     def score_document(self, text: str) -> float:
         if self._tokenizer is None:
             self.load_tokenizer()
-        tokens = len(self._tokenizer.encode(text))
+        tokens = len(self._tokenizer.encode(well_formed(text)))
         return len(text) / tokens if tokens else -1.0
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.models.tokenizers import load_tokenizer
 from tamis.stages.text.filters.base import ThresholdFilter
+from tamis.stages.text.forms import well_formed
 
 __all__ = ["TokenCountFilter"]
 
@@ -80,7 +81,7 @@ class TokenCountFilter(ThresholdFilter):
         return self.min_tokens or None, None if self.max_tokens == math.inf else self.max_tokens
 
     def score_document(self, text: str) -> int:
-        return int(self._count(pa.array([text], pa.string()))[0])
+        return int(self._count(pa.array([well_formed(text)], pa.string()))[0])
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         return self._count(column)
