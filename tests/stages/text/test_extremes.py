@@ -53,18 +53,15 @@ def test_a_huge_text_among_small_ones_is_dropped_alone() -> None:
     assert kept.data.column("text").to_pylist() == ["a b c", "d e f"]
 
 
+NOT_WITHOUT_ARGUMENTS = ("CleanLines", "DocumentModifier", "FastTextLabelModifier", "LineRemover", "Modify")
 ROW_FORMS: list[Any] = [
     *(made.score_document for made in MEASURED),
     *(filters.WordCountFilter(lang=language).score_document for language in ("ja", "th", "zh")),
     filters.LanguageFilter(["en"]).score_document,
     filters.ScriptFilter(["Latn"]).score_document,
     filters.TokenCountFilter(tokenizer=Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))).score_document,
-    *(
-        getattr(modifiers, name)().modify_document
-        for name in modifiers.__all__
-        if name.endswith(("er", "or", "fier"))
-        and name not in ("DocumentModifier", "CountingModifier", "LineModifier", "LineRemover")
-    ),
+    *(getattr(modifiers, name)().modify_document for name in modifiers.__all__ if name not in NOT_WITHOUT_ARGUMENTS),
+    modifiers.FastTextLabelModifier("a").modify_document,
     modifiers.LineRemover(["x"]).modify_document,
     modifiers.PiiRedactor(kinds=list(RULES)).modify_document,
 ]
