@@ -113,7 +113,7 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
     """Read the records of a task's files and make documents of them, in batches of bounded size.
 
     A record that raises is set aside with its file and number, one for which the extractor returns ``None`` is dropped
-    with a reason. If a file cannot be read to its end, what was read before goes on.
+    with a reason. If a file cannot be read to its end, the records before that are used.
 
     Args:
         iterator: Reads records.
@@ -121,7 +121,7 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
         record_limit: At most so many documents of each file.
         add_filename_column: Whether to add the name of the file as a column, ``file_name``; or the column's name.
         max_calls_per_worker: After so many tasks a worker process is replaced by a fresh one (only on Ray Data).
-        on_error: ``"quarantine"`` sets aside what cannot be read and goes on, ``"raise"`` stops.
+        on_error: ``"quarantine"`` sets aside what cannot be read and continues, ``"raise"`` stops.
         block_bytes: Documents per batch, in bytes of text.
 
     >>> class Numbers(DocumentIterator):
@@ -218,7 +218,7 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
     def _set_aside(self, path: str, problem: str, raw: bytes = b"", cause: Exception | None = None) -> BadRows:
         """Raise an error, or make it something for the quarantine: as the stage was told."""
         if self.on_error == "raise":
-            raise DataError(problem, path=path, hint='on_error="quarantine" sets it aside and goes on.') from cause
+            raise DataError(problem, path=path, hint='on_error="quarantine" sets it aside and continues.') from cause
         return BadRows((BadRow(path, None, None, problem, raw),))
 
     def _batches(self, block: _Block, task: FileGroup) -> Iterator[DocumentBatch | Drop | BadRows]:
@@ -262,7 +262,7 @@ def _fits(row: Record) -> bool:
 
 
 def _loose_table(rows: list[Record]) -> pa.Table:
-    """Rows as a table that only people look at: a column that Arrow cannot hold is shown in words."""
+    """Rows as a table for people to read: values of a column that Arrow cannot hold are shown as text."""
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
