@@ -167,7 +167,7 @@ class AddId(_ColumnStage):
     def _refuse_existing(self, names: frozenset[str] | list[str]) -> None:
         if self.id_field in names and not self.overwrite:
             raise ColumnError(
-                f"{self.name}: there is already a column {self.id_field!r}; choose another, or say overwrite=True"
+                f"{self.name}: there is already a column {self.id_field!r}; choose another, or set overwrite=True"
             )
 
 

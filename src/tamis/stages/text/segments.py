@@ -84,7 +84,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
     a row without document id stays as it is. Documents come in the order of their first segments.
 
     The segments of a document may lie in different batches: they are brought together by a shuffle, so documents come
-    out by partition. Where each document is known to be in one batch (as right behind
+    out by partition. Where each document is known to be in one batch (as right after
     :class:`DocumentSplitter`), ``across_batches=False`` saves the shuffle.
 
     Args:
@@ -119,7 +119,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
 
     def __post_init__(self) -> None:
         if (self.max_length is None) != (self.length_field is None):
-            raise ValueError("DocumentJoiner: give both max_length and length_field, or neither")
+            raise ValueError("DocumentJoiner: set both max_length and length_field, or neither")
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"DocumentJoiner(max_length={self.max_length}): must be at least 1")
         if self.partitions < 1:
@@ -134,7 +134,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
         return [_JoinWithin(self).with_(name=self.name)]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Join the segments of one batch, without a look at others."""
+        """Join the segments of one batch, independently of others."""
         for column in _needed(self):
             read_column(task.data, column, self.name)
         if not task.num_items:

@@ -96,7 +96,7 @@ class PairDestination(Destination):
 
 @dataclass(frozen=True)
 class MegatronEncoder(Encoder):
-    """Token ids one behind the other.
+    """Token ids one after the other.
 
     Args:
         token_bytes: Bytes per id: 2 or 4.
