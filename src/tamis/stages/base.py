@@ -168,6 +168,20 @@ class ProcessingStage(Generic[X, Y]):
         """Task attributes and data columns that are there afterwards, beside what was there before."""
         return [], []
 
+    def validate_input(self, task: X) -> bool:
+        """Whether a task has the attributes and columns that :meth:`inputs` names.
+
+        The plan checks the columns before a run; this is for stages that are called by hand.
+
+        >>> from tamis.stages.text.filters import ScoreFilter, WordCountFilter
+        >>> from tamis.tasks import DocumentBatch
+        >>> ScoreFilter(WordCountFilter()).validate_input(DocumentBatch({"body": ["a"]}))
+        False
+        """
+        attributes, columns = self.inputs()
+        there = task.get_columns() if isinstance(task, TableTask) else vars(task)
+        return all(hasattr(task, name) for name in attributes) and all(name in there for name in columns)
+
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         """The columns after this stage, given those before it; ``None`` means they cannot be known.
 
