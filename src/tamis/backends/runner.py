@@ -195,7 +195,7 @@ class GroupRunner:
         assert self._calls is not None
         stage = self._stages[self._spec.entry]
         tasks = [self._named(_own_task(t)) for t in tasks]
-        failure = await self._calls.set_up(self._set_up_async)
+        failure = await self.set_up_async()
         if failure is not None:
             return Outcome(failure=failure)
         began = time.perf_counter()
@@ -249,12 +249,17 @@ class GroupRunner:
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
         if self._calls is not None:
-            return self._loop.run(self._calls.set_up(self._set_up_async))
+            return self._loop.run(self.set_up_async())
         try:
             self._set_up()
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             return self._failure(error)
         return None
+
+    async def set_up_async(self) -> Failure | None:
+        """The same for an ``async`` stage, on the event loop where it will be called."""
+        assert self._calls is not None
+        return await self._calls.set_up(self._set_up_async)
 
     def close(self) -> None:
         """Tear the stages down."""

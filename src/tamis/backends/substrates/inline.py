@@ -61,6 +61,11 @@ class WorkerRunners:
             runner.close()
         self.loop.close()
 
+    async def close_async(self) -> None:
+        """Tear all stages down on the event loop that runs now: all of them are ``async``."""
+        for runner in self._runners.values():
+            await runner.close_async()
+
 
 class InlineSubstrate:
     """Runs an assignment when it is submitted, in the thread that submits it.
