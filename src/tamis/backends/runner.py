@@ -14,14 +14,14 @@ from typing import Any
 
 from tamis.backends.children import Children
 from tamis.backends.payload import Envelope, enclose, encode_payload
-from tamis.errors import DataError, PlanError, TamisError
+from tamis.errors import DataError, PlanError, TamisError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
+from tamis.runs.publication import remove_unpublished
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import remove_unpublished
 from tamis.stages.spill import spill
 from tamis.tasks import DocumentBatch, Task
 from tamis.tasks.base import StagePerf, digest
@@ -249,7 +249,7 @@ class GroupRunner:
         elif isinstance(item, BadRows):
             stats.quarantined += len(item.rows)
             self._bad.setdefault(vertex, []).extend(
-                {"path": r.path, "line": r.line, "byte": r.byte, "problem": r.problem, "raw": _shown(r.raw)}
+                {"path": redacted(r.path), "line": r.line, "byte": r.byte, "problem": r.problem, "raw": _shown(r.raw)}
                 for r in item.rows
             )
         elif isinstance(item, Drop):

@@ -80,10 +80,14 @@ class Publish:
         rows: Rows in it.
         nbytes: Its size.
         storage_options: For the fsspec file system.
+        output: The output directory it belongs to; empty for files of the run directory.
+        schema: The schema of its rows, where all files of the output must have the same.
     """
 
     temporary: str
     final: str
     rows: int
     nbytes: int
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    output: str = ""
+    schema: pa.Schema | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 
+from tamis.errors import DataError
 from tamis.tasks.base import Task
 from tamis.tasks.document import DocumentBatch
 
@@ -29,18 +31,53 @@ def write_task(task: Task[Any], path: str) -> int:
     ('d', ['a'])
     """
     if not isinstance(task, DocumentBatch):
-        return Path(path).write_bytes(pickled(task))
+        Path(path).write_bytes(pickled(task))
+        return _written_bytes(path)
     # Only the table's visible rows are written, also when it is a slice of something larger.
     table = task.data.unify_dictionaries()
     schema = table.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in table.to_batches():
             writer.write_batch(batch)
-    return os.path.getsize(path)
+    return _written_bytes(path)
+
+
+def _written_bytes(path: str) -> int:
+    """The size of a file that was just written; nobody else may write to it, whatever the process's umask allows."""
+    status = os.stat(path)
+    if status.st_mode & stat.S_IWOTH and os.name == "posix":
+        os.chmod(path, stat.S_IMODE(status.st_mode) & ~stat.S_IWOTH)
+    return status.st_size
+
+
+def check_trusted(path: str) -> None:
+    """Refuse a file or directory that another user could have written: to unpickle what is in it may run any code.
+
+    It must belong to this user, to root or, for a file, to the owner of its directory, and must not be writable by
+    every user.
+    """
+    if os.name != "posix":
+        return
+    status = os.stat(path)
+    trusted = {os.geteuid(), 0}
+    if not stat.S_ISDIR(status.st_mode):
+        trusted.add(os.stat(os.path.dirname(path) or ".").st_uid)
+    if status.st_uid not in trusted:
+        problem = f"this belongs to the user with the id {status.st_uid}"
+    elif status.st_mode & stat.S_IWOTH:
+        problem = "every user of this machine can write to this"
+    else:
+        return
+    raise DataError(
+        f"{problem}, and reading tasks from it could run code of theirs",
+        path=path,
+        hint="Use a directory of your own that others cannot write to (chmod o-w).",
+    )
 
 
 def read_task(path: str) -> Task[Any]:
     """Read what :func:`write_task` wrote. A table stays in the file until it is used (memory-mapped)."""
+    check_trusted(path)
     with Path(path).open("rb") as file:
         magic = file.read(6)
         if magic != b"ARROW1":
@@ -55,7 +92,7 @@ def read_task(path: str) -> Task[Any]:
 
 
 def pickled(task: Task[Any]) -> bytes:
-    """A task as bytes for another process, which may not know a class of the user's script: then that goes along."""
+    """A task as bytes for another process. A class of the user's script, which that may not know, is included."""
     known = type(task).__module__.startswith("tamis.")
     data: bytes = pickle.dumps(task) if known else cloudpickle.dumps(task)
     return data
@@ -72,7 +109,7 @@ def format_order(order: tuple[int, ...]) -> str:
     >>> format_order((12, 3)), format_order((-4, 7))
     ('000012-0003', 's04-000007')
     """
-    if order and order[0] < 0:  # behind a shuffle: the shuffle's number, then the place
+    if order and order[0] < 0:  # after a shuffle: the shuffle's number, then the place
         return f"s{-order[0]:02d}-" + format_order(order[1:])
     return "-".join(f"{n:06d}" if i == 0 else f"{n:04d}" for i, n in enumerate(order)) or "000000"
 

@@ -24,8 +24,8 @@ from tamis.backends.payload import Envelope, TaskFile, decode_payload, encode_pa
 from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunPaths, cannot_travel
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END
+from tamis.runs.publication import remove_unpublished
 from tamis.stages.base import WorkerMetadata
-from tamis.stages.io.paths import remove_unpublished
 from tamis.tasks import DocumentBatch, Task
 from tamis.tasks.storage import pickled, write_task
 
