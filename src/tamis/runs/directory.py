@@ -86,13 +86,15 @@ class RunDirectory:
         if path is None:
             path = _new_directory(os.path.join(".tamis", "runs"), name)
         directory = cls(path)
-        directory._refuse_second_run()
+        lock = os.path.join(directory.path, "run.lock")
+        if not os.path.exists(lock):  # else the run may still be going on, and then the lock names it
+            directory._refuse_second_run()
         os.makedirs(directory.path, exist_ok=True)
         try:
             check_trusted(directory.path)
         except DataError as e:
             raise PlanError(f"the run directory {e}") from e
-        directory._lock = acquire(os.path.join(directory.path, "run.lock"), directory.path)
+        directory._lock = acquire(lock, directory.path)
         try:
             directory._refuse_second_run()
             os.makedirs(directory.scratch, exist_ok=True)

@@ -17,9 +17,9 @@ __all__ = ["BOM", "StreamFile", "byte_stream", "check_plain", "head", "whole_lin
 BOM = b"\xef\xbb\xbf"
 
 _PIECE_BYTES = 2**20
-_FED_BYTES = {"gzip": 32 * 1024, "zstd": 2 * 1024}
+_FED_BYTES = {"gzip": 32 * 1024, "zstd": 1024}
 """Compressed bytes handed to a decompressor at once where it cannot be told how much to return: a gzip stream grows by
-a factor of 1,032 at most, a zstd stream by about 32,000, so that neither returns more than 64 MiB."""
+a factor of 1,032 at most, a zstd stream by about 32,800, so that neither returns more than 34 MB."""
 
 _XZ_MEMORY_BYTES = 256 * 2**20
 """Memory that an xz stream may ask for; ``xz -9`` asks for 65 MiB."""

@@ -77,7 +77,7 @@ def unified(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
     return log.unified()
 
 
-def converted(table: pa.Table, schema: pa.Schema, file: str = "") -> pa.Table:
+def converted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """A table with the columns and types of a schema. A column that it does not have is null."""
     if table.schema.equals(schema):
         return table
@@ -92,7 +92,6 @@ def converted(table: pa.Table, schema: pa.Schema, file: str = "") -> pa.Table:
             raise DataError(
                 f"column {column.name!r} is {table.schema.field(column.name).type} here and {column.type} in other "
                 f"files of the output, and cannot be converted without a loss: {e}",
-                path=file,
                 hint="Declare the type where the data is read, for instance JsonlReader(types={...}).",
             ) from e
     return pa.table(columns, schema=schema)

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tamis.errors import PlanError, StorageError, redacted
+from tamis.errors import DataError, PlanError, StorageError, redacted
 from tamis.stages.emit import Publish
 from tamis.stages.io.destination import TEMPORARY, Destination
 from tamis.stages.io.encoders import ParquetEncoder
@@ -174,7 +174,10 @@ class OutputDirectory:
             with open_read(self._full(name), sink.destination.storage_options) as file:
                 before = file.seek(0, os.SEEK_END)
                 file.seek(0)
-                written = sink.write(name, 0, lambda out: encoder.join([(file, 0)], out, schema), schema)
+                try:
+                    written = sink.write(name, 0, lambda out: encoder.join([(file, 0)], out, schema), schema)
+                except DataError as e:
+                    raise DataError(e.problem, path=self._full(name), hint=e.hint) from e
                 return written, written.nbytes - before
 
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as threads:
