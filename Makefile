@@ -8,13 +8,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pure-Python benchmarks of a test run are not worth more than the machine has.
 JOBS ?= 2
 
-.PHONY: quickstart test lint format bench clean
+.PHONY: quickstart test check lint format bench clean
 
 quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, write a report.
 	@$(BIN)/tamis quickstart
 
 test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope
+
+check: $(VENV)/.dev lint  ## The same without Ray and without slow tests: for every few minutes of work.
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "not ray and not slow"
 
 lint: $(VENV)/.dev  ## Formatting, style, types.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'."; exit 1; }

@@ -8,6 +8,7 @@ TamisError
 ├── RecipeError             a recipe names something unknown or misspelt
 ├── DataError               an input cannot be read: says file and position
 ├── StorageError            output or the run directory cannot be written: disk full, read-only, not permitted
+│   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
 │   └── WorkerDiedError     workers died again and again, and no task was finished
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
@@ -28,6 +29,7 @@ __all__ = [
     "MissingExtraError",
     "NotInTamisError",
     "PlanError",
+    "PublishError",
     "RecipeError",
     "ResourceError",
     "RunInterrupted",
@@ -108,6 +110,10 @@ class StageError(TamisError, RuntimeError):
 
 class WorkerDiedError(StageError):
     """Workers died again and again (out of memory, a crash in native code, ...), and no task was finished."""
+
+
+class PublishError(StorageError, OSError):
+    """Finished work cannot be recorded, or a finished file cannot get its final name: says which file."""
 
 
 class ClusterError(TamisError, RuntimeError):

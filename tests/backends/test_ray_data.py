@@ -197,7 +197,7 @@ def test_what_is_refused_leaves_earlier_output_alone(tmp_path: Path) -> None:
 class SendsALot(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Makes many tasks of one; its worker is killed while they are on their way, once."""
 
-    makes_other_rows = True
+    makes_rows = "new"
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -214,7 +214,7 @@ def test_rows_that_vanish_without_a_reason_are_counted(tmp_path: Path) -> None:
         return task.with_table(task.data.slice(0, 3))
 
     result = run(tmp_path, [Make(4), head])
-    assert result.stage("head").dropped == {"no reason given": 28}
+    assert result.stage("head").dropped == {"dropped by head": 28}
 
 
 def test_nothing_left_is_no_error(tmp_path: Path) -> None:

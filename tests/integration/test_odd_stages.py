@@ -253,7 +253,7 @@ def test_rows_are_counted_as_they_came_in(tmp_path: Path) -> None:
         return task
 
     stats = run(tmp_path, [cuts], [DocumentBatch({"text": ["a", "b", "c"]})]).stage("cuts")
-    assert (stats.rows_in, stats.rows_out, stats.dropped) == (3, 1, {"no reason given": 2})
+    assert (stats.rows_in, stats.rows_out, stats.dropped) == (3, 1, {"dropped by cuts": 2})
 
 
 def test_all_filters_of_a_composite_have_their_dropped_rows_kept(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_stage_with_other_cpus_or_workers_has_workers_of_its_own() -> None:
 
 
 def test_a_stage_that_makes_many_tasks_lets_them_spread() -> None:
-    @processing_stage(name="many")
+    @processing_stage(name="many", fans_out=True)
     def many(task: DocumentBatch) -> list[DocumentBatch]:
         return [task, task]
 

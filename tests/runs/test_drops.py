@@ -1,4 +1,4 @@
-"""The drop ledger says the same however a run is done, whatever scores and ids are."""
+"""The drop ledger says the same however a run is done, whatever scores are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tamis import LocalExecutor, Pipeline
-from tamis.errors import StageError
+from tamis.errors import PublishError
 from tamis.runs.drops import DropLog
 from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import Drop
@@ -41,7 +41,7 @@ def ledger(run_dir: Path, executor: LocalExecutor, keep: bool = False) -> list[d
     stages = [ScoreFilter(WordCountFilter(min_words=3)), middle, ScoreFilter(WordCountFilter(max_words=20))]
     batch = DocumentBatch({"text": TEXTS, "id": list(range(40))})
     result = Pipeline("noted", stages=stages).run(executor, [batch], run_dir=str(run_dir), progress="off")
-    return sorted(result.drops().drop_columns(["stage"]).to_pylist(), key=lambda row: int(row["id"]))
+    return list(result.drops().drop_columns(["stage"]).to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,15 @@ def test_the_ledger_is_the_same_however_the_run_is_done(tmp_path: Path, executor
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
-def test_scores_and_ids_of_any_type_are_noted(
-    tmp_path: Path, values: pa.Array, number: float | None, text: str | None
-) -> None:
-    batch = DocumentBatch({"score": values, "id": values})
+def test_scores_of_any_type_are_noted(tmp_path: Path, values: pa.Array, number: float | None, text: str | None) -> None:
+    batch = DocumentBatch({"score": values})
     stages = [Filter(lambda score: False, "score")]
     result = Pipeline("odd", stages=stages).run(
         LocalExecutor(workers=0), [batch], run_dir=str(tmp_path), progress="off"
     )
     (row,) = result.drops().to_pylist()
     assert (row["score"], row["score_text"]) == (number, text)
-    assert (row["id"] is None) == (number is None and text is None)
+    assert (row["source"], row["position"]) == ("task 000000", 0)
 
 
 def test_a_drop_without_rows_is_none(tmp_path: Path) -> None:
@@ -99,20 +97,20 @@ def test_a_drop_without_rows_is_none(tmp_path: Path) -> None:
 
 def test_texts_that_were_dropped_do_not_stay_in_memory() -> None:
     log = DropLog()
-    batch = DocumentBatch({"text": ["a", "b"], "id": [1, 2]})
+    batch = DocumentBatch({"text": ["a", "b"]}).named("in.jsonl")
     gone = weakref.ref(batch)
     log.add("stage", Drop(batch, np.array([1]), "reason"))
     del batch
     gc.collect()
     assert gone() is None
-    assert log.table().column("id").to_pylist() == ["2"]
+    assert log.table().select(["source", "position"]).to_pylist() == [{"source": "in.jsonl", "position": 1}]
 
 
 def test_a_ledger_that_cannot_be_written_ends_the_run_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "drops").write_text("in the way", encoding="utf-8")
     pipeline = Pipeline("p", stages=[ScoreFilter(WordCountFilter())])
-    with pytest.raises(StageError, match=r"the drop ledger .* cannot be written: .*drop_ledger=False"):
+    with pytest.raises(PublishError, match=r"drops/.*: the drop ledger cannot be written: .*drop_ledger=False"):
         pipeline.run(
             LocalExecutor(workers=0), [DocumentBatch({"text": TEXTS})], run_dir=str(tmp_path / "run"), progress="off"
         )

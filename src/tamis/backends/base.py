@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tamis.plan import Plan
-from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.directory import RunDirectory
+from tamis.runs.journal import RunJournal
 from tamis.runs.progress import Observer
 from tamis.runs.stats import StageStats
 from tamis.runs.stop import StopSignal

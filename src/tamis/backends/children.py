@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from tamis.stages.emit import DROPPED
-from tamis.tasks import DocumentBatch, Task
+from tamis.tasks import TableTask, Task
 
 
 class Children:
-    """What one stage makes of one task. Children are numbered; an only child keeps its parent's place."""
+    """What one stage makes of one task. Children are numbered; an only child keeps its parent's place in the order."""
 
     def __init__(self, parent: Task[Any]) -> None:
         self.parent = parent
-        self.dropped: list[DocumentBatch] = []
+        self.dropped: list[TableTask] = []
         self._first: tuple[str, Task[Any]] | None = None
         self._count = 0
 
@@ -33,9 +33,6 @@ class Children:
     def end(self) -> Iterator[tuple[str, Task[Any], int | None]]:
         """There are no more children. What was dropped goes together, as the last of them."""
         if self.dropped:
-            import pyarrow as pa
-
-            rows = pa.concat_tables([d.data for d in self.dropped], promote_options="permissive")
-            yield from self.add(DROPPED, self.dropped[0].with_table(rows))
+            yield from self.add(DROPPED, type(self.dropped[0]).concat(self.dropped))
         if self._first is not None:
             yield *self._first, None

@@ -12,7 +12,7 @@ from tamis.plan import Plan
 from tamis.plan.describe import describe
 from tamis.runs.directory import RunDirectory
 from tamis.runs.ledger import Ledger
-from tamis.runs.publication import publish
+from tamis.runs.publication import publish, sync
 from tamis.stages.base import SourceStage
 from tamis.stages.emit import Publish
 from tamis.stages.io.output_directory import OutputDirectory, WriterRun
@@ -54,11 +54,11 @@ class Outputs:
         for directory in self._directories:
             directory.release()
 
-    def recorded(self, published: Publish) -> None:
-        """Note a file that the run has recorded: called for each, before it is published."""
-        for directory in self._directories if published.output else ():
-            if directory.path == published.output:
-                directory.recorded(published)
+    def check(self, finished: Publish) -> None:
+        """Refuse a finished file whose schema does not fit the other files of its output."""
+        for directory in self._directories if finished.output else ():
+            if directory.path == finished.output:
+                directory.check(finished)
 
     def finish(self, resized: Callable[[Publish, int], None]) -> list[str]:
         """Put the directories in order after a run that came to its end; return what to tell the user.
@@ -70,7 +70,7 @@ class Outputs:
         for directory in self._directories:
             count = 0
             for rewritten, grown in directory.rewrites(self._published):
-                publish(rewritten)
+                publish(sync(rewritten))
                 resized(rewritten, grown)
                 count += 1
             if count:

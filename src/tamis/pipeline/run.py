@@ -16,7 +16,8 @@ from tamis.errors import RunInterrupted, TamisError, redacted
 from tamis.pipeline.outputs import Outputs
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
-from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.directory import RunDirectory
+from tamis.runs.journal import RunJournal
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
@@ -65,7 +66,7 @@ def _run(
     state, failure = "failed", None
     notes = _tell(observer, _notes(plan), [])
     with StopSignal() as stop:
-        run = Run(directory, RunJournal(directory, outputs.recorded), observer, stop, initial, drop_ledger)
+        run = Run(directory, RunJournal(directory, check=outputs.check), observer, stop, initial, drop_ledger)
         try:
             directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
             state = "done" if executor.execute(plan, run) else "interrupted"

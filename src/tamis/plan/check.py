@@ -9,7 +9,7 @@ from tamis.plan.graph import Vertex
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, task_types
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
-from tamis.tasks import DocumentBatch, EmptyTask, Task
+from tamis.tasks import EmptyTask, TableTask, Task
 
 
 def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[frozenset[str] | None]:
@@ -52,9 +52,12 @@ def _check_types(vertices: list[Vertex], start: type[Task[Any]] | None) -> None:
 
 
 def _kind_between(before: Vertex, given: Any, target: int) -> Any:
-    """What goes from one vertex to another: what the first gives, or, of what it drops, always rows."""
+    """What goes from one vertex to another: what the first gives, or, of what it drops, the rows it was given."""
     ports = {port for port, index in before.edges.items() if index == target}
-    return DocumentBatch if ports == {DROPPED} else given
+    if ports != {DROPPED}:
+        return given
+    taken, _ = task_types(before.stage)
+    return next((kind for kind in (*_several(taken), *_several(given)) if kind.has_rows), TableTask)
 
 
 def _type_message(name: str, takes: Any, origin: str, kind: Any) -> str:

@@ -5,7 +5,7 @@ report.html     the same, for people
 plan.txt        what was planned
 ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
-quarantine/     rows that could not be read
+quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
 scratch/        data between stages; removed when the run is done
 """
@@ -19,24 +19,19 @@ import os
 import pickle
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tamis.errors import DataError, PlanError, redacted
-from tamis.runs.ledger import Ledger
-from tamis.runs.publication import publish, remove_unpublished
+from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
-from tamis.stages.emit import Publish
 from tamis.stages.io.locks import Lock, acquire
 from tamis.stages.io.paths import cannot_write, path_text
 from tamis.tasks import Task
-from tamis.tasks.storage import check_trusted, pickled, read_task
-
-MAX_LISTED = 1000
-"""How many output files ``run.json`` names."""
+from tamis.tasks.storage import check_trusted, read_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +147,10 @@ class RunDirectory:
                     rows.append(json.loads(line))
         return rows
 
+    def tasks_set_aside(self) -> Iterator[SetAsideTask]:
+        """The tasks that were given up, with the cause, in the order of the input."""
+        return tasks_set_aside(self.quarantine)
+
     def remove_scratch(self) -> None:
         """Free the space of data between stages."""
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -185,75 +184,3 @@ def _new_directory(parent: str, name: str) -> str:
             continue
         return path
     raise AssertionError("there is always another number")
-
-
-class RunJournal:
-    """Records finished work in the ledger and publishes its files.
-
-    Args:
-        directory: The run's directory.
-        recorded: Called with each file that is recorded, before it is published; it may raise.
-    """
-
-    def __init__(self, directory: RunDirectory, recorded: Callable[[Publish], None] | None = None) -> None:
-        self._directory, self._recorded = directory, recorded
-        self._ledger = Ledger(directory.ledger)
-        self._pending: list[Publish] = []
-        self._output_log = Path(directory.path, "outputs.jsonl").open("a", encoding="utf-8")  # noqa: SIM115 - held open
-        self.outputs = 0
-        self.files: list[dict[str, Any]] = []
-        self.file_count = self.file_rows = self.file_bytes = 0
-
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
-        """An assignment is done and made these files."""
-        if not published:
-            return
-        if self._recorded is not None:
-            for item in published:
-                self._recorded(item)
-        files = [{"path": redacted(p.final), "rows": p.rows, "bytes": p.nbytes} for p in published]
-        self._ledger.append({"stage": stage, "tasks": task_ids, "files": files})
-        self._pending += published
-        for file in files:
-            if not self._directory.keeps(str(file["path"])):
-                self.file_count += 1
-                self.file_rows += int(str(file["rows"]))
-                self.file_bytes += int(str(file["bytes"]))
-                if len(self.files) < MAX_LISTED:
-                    self.files.append(file)
-
-    def resized(self, finished: Publish, grown: int) -> None:
-        """A published file was written anew and is larger than before by some bytes."""
-        self.file_bytes += grown
-        for file in self.files:
-            if file["path"] == redacted(finished.final):
-                file["bytes"] = finished.nbytes
-
-    def output(self, envelope: Any) -> None:
-        """A task has come to the end of the pipeline."""
-        self.outputs += 1
-        entry: dict[str, Any] = {"order": envelope.order}
-        payload = envelope.payload
-        if isinstance(payload, StoredOutput):
-            entry["file"] = os.path.basename(payload.path)
-        else:
-            entry["task"] = base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()
-        self._output_log.write(json.dumps(entry) + "\n")
-
-    def flush(self) -> None:
-        """Make the records durable, then give the files their names."""
-        self._ledger.commit()
-        for item in self._pending:
-            publish(item)
-        self._pending.clear()
-
-    def forget(self, published: list[Publish]) -> None:
-        """Remove the files of an attempt that does not count."""
-        for item in published:
-            remove_unpublished(item)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self.flush()
-        self._ledger.close()
-        self._output_log.close()

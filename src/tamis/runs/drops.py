@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop
-from tamis.tasks import DocumentBatch
+from tamis.tasks import RowNames
 
 __all__ = ["SCHEMA", "DropLog", "read_drops"]
 
@@ -26,72 +24,34 @@ SCHEMA = pa.schema(
         "reason": pa.dictionary(pa.int32(), pa.string()),
         "score": pa.float64(),  # where it is a number
         "score_text": pa.string(),  # where it is not
-        "source": pa.dictionary(pa.int32(), pa.string()),
-        "row": pa.int64(),  # its number in the batch that the stage was given
-        "id": pa.string(),  # what the column "id" says, if there is one
+        "source": pa.dictionary(pa.int32(), pa.string()),  # the name of the row: where it comes from,
+        "position": pa.int64(),  # the byte or row number there,
+        "part": pa.string(),  # and the piece of that row, if it was split or joined
     }
 )
 
 
 @dataclass(frozen=True)
 class _Noted:
-    """Rows of a batch that were dropped for one reason."""
+    """Rows that were dropped by one stage for one reason. Only their names are kept, not their data."""
 
     stage: str
     reason: str
-    rows: NDArray[np.int64]
+    names: RowNames
     scores: pa.Array | None
-
-
-class _BatchLog:
-    """What was dropped of one batch. Of the batch itself only the ids are kept, not the texts.
-
-    Args:
-        batch: The batch.
-    """
-
-    def __init__(self, batch: DocumentBatch) -> None:
-        table, self._selection = batch.selection
-        self._batch = weakref.ref(batch)
-        self._ids = table.column("id") if "id" in table.column_names else None
-        self.source = _source(batch)
-        self.noted: list[_Noted] = []
-
-    def is_of(self, batch: DocumentBatch) -> bool:
-        return self._batch() is batch
-
-    def table(self) -> pa.Table:
-        noted, counts = self.noted, [len(some.rows) for some in self.noted]
-        rows = np.concatenate([some.rows for some in noted])
-        columns = [
-            _repeated([some.stage for some in noted], counts),
-            _repeated([some.reason for some in noted], counts),
-            *_scores([some.scores for some in noted], counts),
-            _repeated([self.source], [len(rows)]),
-            arrow_array(rows),
-            self._ids_of(rows),
-        ]
-        return pa.table(columns, schema=SCHEMA)
-
-    def _ids_of(self, rows: NDArray[np.int64]) -> pa.Array:
-        """What the column "id" says of the rows, if there is one."""
-        if self._ids is None:
-            return pa.nulls(len(rows), pa.string())
-        return _as_text(self._ids.take(arrow_array(self._selection[rows])).combine_chunks())
 
 
 class DropLog:
     """Collects what one worker drops while it works on one task."""
 
     def __init__(self) -> None:
-        self._batches: list[_BatchLog] = []
+        self._noted: list[_Noted] = []
 
     def add(self, stage: str, drop: Drop) -> None:
         """Note some rows."""
-        if not self._batches or not self._batches[-1].is_of(drop.batch):
-            self._batches.append(_BatchLog(drop.batch))
-        rows = np.asarray(drop.rows, np.int64)
-        self._batches[-1].noted.append(_Noted(stage, drop.reason, rows, drop.scores))
+        names = drop.batch.names
+        assert names is not None, "the runner gives every row a name before a stage sees it"
+        self._noted.append(_Noted(stage, drop.reason, names.take(drop.rows), drop.scores))
 
     def write(self, path: str) -> None:
         """Write what was noted as Parquet."""
@@ -103,15 +63,30 @@ class DropLog:
 
     def table(self) -> pa.Table:
         """What was noted."""
-        return pa.concat_tables([batch.table() for batch in self._batches]).unify_dictionaries()
+        noted, counts = self._noted, [len(some.names) for some in self._noted]
+        names = RowNames.concat([some.names for some in noted])
+        columns = [
+            _repeated([some.stage for some in noted], counts),
+            _repeated([some.reason for some in noted], counts),
+            *_scores([some.scores for some in noted], counts),
+            names.source_column(),
+            arrow_array(names.positions),
+            pa.nulls(len(names), pa.string()) if names.parts is None else names.parts,
+        ]
+        return pa.table(columns, schema=SCHEMA)
 
     def __bool__(self) -> bool:
-        return bool(self._batches)
+        return bool(self._noted)
 
 
 def read_drops(folder: str) -> pa.Table:
-    """Everything that a run noted: for runs that are not too large."""
-    return pa.concat_tables([SCHEMA.empty_table(), *_tables(folder)], promote_options="permissive")
+    """Everything that a run noted, sorted by the names of the rows: for runs that are not too large."""
+    import pyarrow.compute as pc
+
+    table = pa.concat_tables([SCHEMA.empty_table(), *_tables(folder)], promote_options="permissive")
+    keys = ["source", "position", "part", "stage", "reason"]
+    plain = [table[k].cast(pa.string()) if pa.types.is_dictionary(table[k].type) else table[k] for k in keys]
+    return table.take(pc.sort_indices(pa.table(plain, keys), sort_keys=[(k, "ascending") for k in keys]))
 
 
 def _tables(folder: str) -> Iterator[pa.Table]:
@@ -168,8 +143,3 @@ def _repeated(values: list[str], counts: list[int]) -> pa.Array:
     known = {value: number for number, value in enumerate(dict.fromkeys(values))}
     codes = np.repeat(np.array([known[value] for value in values], np.int32), counts)
     return pa.DictionaryArray.from_arrays(arrow_array(codes), text_array(list(known)))
-
-
-def _source(batch: DocumentBatch) -> str:
-    files = batch._metadata.get("source_files") or ()
-    return ", ".join(map(str, files))

@@ -1,14 +1,27 @@
-"""The one rename that makes a finished file output, and the removal of a file that will not become output."""
+"""How a finished file becomes output: it is forced to disk and gets its final name, or it is removed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import filesystem, is_local, writing
 
-__all__ = ["publish", "remove_unpublished"]
+__all__ = ["publish", "remove_unpublished", "sync"]
+
+
+def sync(finished: Publish) -> Publish:
+    """Force the data of a finished file to disk, if that is needed; returns the file without the need."""
+    if not finished.needs_sync:
+        return finished
+    file = os.open(finished.temporary, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+    return replace(finished, needs_sync=False)
 
 
 def publish(finished: Publish) -> None:

@@ -17,7 +17,9 @@ class StageStats:
         bytes_in, bytes_out: Their size in memory.
         seconds: Time spent in the stage, summed over workers.
         dropped: Rows left out on purpose, by reason.
-        quarantined: Rows that could not be read or worked on.
+        quarantined: Rows that could not be read or processed and were set aside, as far as their number is known.
+        tasks_set_aside: Whole tasks that were given up and set aside.
+        tasks_uncounted: Those of them whose number of rows is not known, since they stand for files.
         retries: Times a task was tried again.
         files: Files published by the stage, if it writes.
         custom: What the stage counted itself, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
@@ -34,6 +36,8 @@ class StageStats:
     seconds: float = 0.0
     dropped: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
+    tasks_set_aside: int = 0
+    tasks_uncounted: int = 0
     retries: int = 0
     files: int = 0
     custom: dict[str, float] = field(default_factory=dict)
@@ -62,6 +66,8 @@ _NUMBERS = (
     "bytes_out",
     "seconds",
     "quarantined",
+    "tasks_set_aside",
+    "tasks_uncounted",
     "retries",
     "files",
 )
@@ -138,6 +144,21 @@ class RunSummary:
     notes: list[str] = field(default_factory=list)
     peak_memory_bytes: int = 0
     tamis: str = ""
+
+    @property
+    def rows_set_aside(self) -> int:
+        """Rows in the quarantine, as far as their number is known."""
+        return sum(stage.quarantined for stage in self.stages)
+
+    @property
+    def tasks_set_aside(self) -> int:
+        """Whole tasks in the quarantine."""
+        return sum(stage.tasks_set_aside for stage in self.stages)
+
+    @property
+    def tasks_uncounted(self) -> int:
+        """Whole tasks in the quarantine whose number of rows is not known."""
+        return sum(stage.tasks_uncounted for stage in self.stages)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

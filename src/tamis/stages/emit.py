@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tamis.tasks.drop import Drop
+
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
 
-    from tamis.tasks import DocumentBatch, Task
+    from tamis.tasks import Task
+
+__all__ = ["DROPPED", "MAIN", "BadRow", "BadRows", "Drop", "Emit", "Publish"]
 
 MAIN = "out"
 """The port that leads to the next stage."""
@@ -33,23 +36,6 @@ class Emit:
 
     port: str
     task: Task[Any]
-
-
-@dataclass(frozen=True)
-class Drop:
-    """Rows of a batch that are left out on purpose.
-
-    Args:
-        batch: The batch as it came in.
-        rows: Row numbers in it (integers), ascending.
-        reason: Why, short: ``"word_count < 50"``. The same text for every row, so that reasons can be counted.
-        scores: The score that led to it, one per row in ``rows``, if there is one.
-    """
-
-    batch: DocumentBatch
-    rows: np.ndarray[Any, Any]
-    reason: str
-    scores: pa.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +66,7 @@ class Publish:
         rows: Rows in it.
         nbytes: Its size.
         storage_options: For the fsspec file system.
+        needs_sync: Whether its data must be forced to disk before the ledger names it.
         output: The output directory it belongs to; empty for files of the run directory.
         schema: The schema of its rows, where all files of the output must have the same.
     """
@@ -89,5 +76,6 @@ class Publish:
     rows: int
     nbytes: int
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    needs_sync: bool = False
     output: str = ""
     schema: pa.Schema | None = None

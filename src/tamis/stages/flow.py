@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from tamis.errors import PlanError
 from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import DROPPED, MAIN, Emit
-from tamis.tasks import DocumentBatch, Task
+from tamis.tasks import TableTask, Task
 
 __all__ = ["BranchStage", "Dropped", "Route", "Tee"]
 
@@ -89,20 +89,19 @@ class Route(BranchStage):
     def branches_by_port(self) -> dict[str, Stages]:
         return {**self.branches, "otherwise": self.otherwise}
 
-    def process(self, task: DocumentBatch) -> Iterator[Emit]:
+    def process(self, task: TableTask) -> Iterator[Emit]:
         import numpy as np
         import pyarrow.compute as pc
 
-        table = task.to_pyarrow()
-        labels = self._labels(table)
-        remaining = np.ones(table.num_rows, dtype=bool)
+        labels = self._labels(task.to_pyarrow())
+        remaining = np.ones(task.num_items, dtype=bool)
         for branch in self.branches:
             chosen = np.asarray(pc.fill_null(pc.equal(labels, branch), False))
             remaining &= ~chosen
             if chosen.any():
-                yield Emit(branch, task if chosen.all() else task.with_table(table.filter(chosen)))
+                yield Emit(branch, task.select(np.flatnonzero(chosen)))
         if remaining.any():
-            yield Emit("otherwise", task if remaining.all() else task.with_table(table.filter(remaining)))
+            yield Emit("otherwise", task.select(np.flatnonzero(remaining)))
 
     def _labels(self, table: Any) -> Any:
         import pyarrow as pa
@@ -130,6 +129,7 @@ class Tee(BranchStage):
 
     stages: Stages
     name: str = "Tee"
+    side_ports: ClassVar[frozenset[str]] = frozenset({"copy"})
 
     def branches_by_port(self) -> dict[str, Stages]:
         return {"copy": self.stages, MAIN: []}

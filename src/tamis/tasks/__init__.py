@@ -2,6 +2,20 @@
 
 from tamis.tasks.base import EmptyTask, StagePerf, Task
 from tamis.tasks.document import DocumentBatch
+from tamis.tasks.drop import Drop
 from tamis.tasks.files import FileGroup, FileGroupTask, FileSlice
+from tamis.tasks.row_names import RowNames
+from tamis.tasks.table import TableTask
 
-__all__ = ["DocumentBatch", "EmptyTask", "FileGroup", "FileGroupTask", "FileSlice", "StagePerf", "Task"]
+__all__ = [
+    "DocumentBatch",
+    "Drop",
+    "EmptyTask",
+    "FileGroup",
+    "FileGroupTask",
+    "FileSlice",
+    "RowNames",
+    "StagePerf",
+    "TableTask",
+    "Task",
+]

@@ -1,40 +1,47 @@
-"""Tasks as files: tables as Arrow IPC, which is read back without a copy, anything else pickled."""
+"""Tasks as files: tables as Arrow IPC, anything else as pickled buffers. Both are read back without a copy."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import pyarrow as pa
 
 from tamis.errors import DataError
 from tamis.tasks.base import Task
-from tamis.tasks.document import DocumentBatch
+from tamis.tasks.row_names import RowNames
+from tamis.tasks.table import TableTask
 
 _TASK = b"tamis.task"
+_BUFFERS = b"TAMISBUF"
+_ALIGNED = 64
 
 
 def write_task(task: Task[Any], path: str) -> int:
     """Write a task to a local file; return its size in bytes.
 
     >>> import tempfile
+    >>> from tamis.tasks import DocumentBatch
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = write_task(DocumentBatch({"text": ["a"]}, dataset_name="d"), f"{folder}/t")
     ...     task = read_task(f"{folder}/t")
     >>> task.dataset_name, task.data.column("text").to_pylist()
     ('d', ['a'])
     """
-    if not isinstance(task, DocumentBatch):
-        Path(path).write_bytes(pickled(task))
+    if not isinstance(task, TableTask):
+        _write_buffers(task.to_buffers(), path)
         return _written_bytes(path)
+    table, names = task.data, task.names
     # Only the table's visible rows are written, also when it is a slice of something larger.
-    table = task.data.unify_dictionaries()
+    table = (table if names is None else names.added_to(table)).unify_dictionaries()
     schema = table.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in table.to_batches():
@@ -76,30 +83,56 @@ def check_trusted(path: str) -> None:
 
 
 def read_task(path: str) -> Task[Any]:
-    """Read what :func:`write_task` wrote. A table stays in the file until it is used (memory-mapped)."""
+    """Read what :func:`write_task` wrote. Tables and arrays stay in the file until they are used (memory-mapped)."""
     check_trusted(path)
     with Path(path).open("rb") as file:
-        magic = file.read(6)
-        if magic != b"ARROW1":
-            file.seek(0)
-            task: Task[Any] = pickle.load(file)
-            return task
+        magic = file.read(len(_BUFFERS))
+    if magic == _BUFFERS:
+        return Task.from_buffers(_read_buffers(path))
     with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
         table = reader.read_all()
     metadata = dict(table.schema.metadata or {})
-    name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
-    return DocumentBatch(table.replace_schema_metadata(metadata or None), name, task_id, order, extra, perf)
+    kind, name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
+    table, names = RowNames.taken_from(table.replace_schema_metadata(metadata or None))
+    task: TableTask = kind(table, name, task_id, order, extra, perf)
+    return task if names is None else task.named(names)
+
+
+def _write_buffers(buffers: list[Any], path: str) -> int:
+    """One file with the buffers of a task, each where arrays may start."""
+    sizes = [memoryview(buffer).nbytes for buffer in buffers]
+    head = _BUFFERS + struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)
+    with Path(path).open("wb") as file:
+        file.write(head)
+        for buffer in buffers:
+            file.write(b"\0" * (-file.tell() % _ALIGNED))
+            file.write(buffer)
+        return file.tell()
+
+
+def _read_buffers(path: str) -> list[Any]:
+    whole = memoryview(np.memmap(path, np.uint8, mode="c"))  # type: ignore[arg-type]  # arrays are buffers
+    (count,) = struct.unpack_from("<Q", whole, len(_BUFFERS))
+    sizes = struct.unpack_from(f"<{count}Q", whole, len(_BUFFERS) + 8)
+    at, buffers = len(_BUFFERS) + 8 * (1 + count), []
+    for size in sizes:
+        at += -at % _ALIGNED
+        buffers.append(whole[at : at + size])
+        at += size
+    return buffers
 
 
 def pickled(task: Task[Any]) -> bytes:
-    """A task as bytes for another process. A class of the user's script, which that may not know, is included."""
+    """A small task as bytes for another process. A class of the user's script, which that may not know, is included."""
     known = type(task).__module__.startswith("tamis.")
     data: bytes = pickle.dumps(task) if known else cloudpickle.dumps(task)
     return data
 
 
-def _identity(task: Task[Any]) -> bytes:
-    identity: bytes = cloudpickle.dumps((task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf))
+def _identity(task: TableTask) -> bytes:
+    identity: bytes = cloudpickle.dumps(
+        (type(task), task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf)
+    )
     return identity
 
 

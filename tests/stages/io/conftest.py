@@ -106,7 +106,7 @@ def _published(result: Any, output: OutputDirectory, published: list[str]) -> li
     tasks = []
     for made in emissions(result):
         if isinstance(made, Publish):
-            output.recorded(made)
+            output.check(made)
             publish(made)
             published.append(made.final)
         else:

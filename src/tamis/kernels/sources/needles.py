@@ -6,27 +6,19 @@ found byte by byte, the rarest first, until none is left.
 
 from __future__ import annotations
 
-from numba import types
 from numpy import int64, uint64
 
 from tamis.kernels.operations import IN_LONG_WORDS, LONG_WORD, NEAR_DIGITS
-from tamis.kernels.sources import machine
 from tamis.kernels.sources.primitives import PADDING, as_bytes, between_mask, byte_mask, helper, trailing_zeros
 
-__all__ = ["SIGNATURE", "kernel"]
+__all__ = ["kernel"]
 
 _digits = byte_mask((ord("0"), ord("9")))
 _white = byte_mask((0, 32))
 
-SIGNATURE = types.int64(
-    *(machine.BYTES, machine.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
-    *(machine.BYTES, machine.INTS, types.int64, types.int64),  # needles: bytes, sizes and ends, how many, where
-    *(machine.BYTES, machine.BYTES),  # scratch, found
-)
-
 
 @helper
-def run_paths(block, at, letters, letter):
+def matching_places(block, at, letters, letter):
     """Which of 64 places may begin a needle, as far as one of its bytes tells."""
     here = 4 * letter
     return between_mask(block, at + int64(letters[here]), letters[here + 1], letters[here + 2], letters[here + 3])
@@ -84,7 +76,9 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
         some = uint64(0)
         letter = 0
         for needle in range(needle_count):
-            some |= run_paths(block, at - shift, letters, letter) & run_paths(block, at - shift, letters, letter + 1)
+            some |= matching_places(block, at - shift, letters, letter) & matching_places(
+                block, at - shift, letters, letter + 1
+            )
             letter = sizes[2 * needle + 1]
         some &= allowed
         if some == uint64(0):
@@ -94,7 +88,7 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
         for needle in range(needle_count):
             places = some
             while letter < sizes[2 * needle + 1] and places != uint64(0):
-                places &= run_paths(block, at - shift, letters, letter)
+                places &= matching_places(block, at - shift, letters, letter)
                 letter += 1
             letter = sizes[2 * needle + 1]
             holder = row

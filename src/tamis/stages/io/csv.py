@@ -9,16 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from tamis.errors import DataError, PlanError, did_you_mean
+from tamis.kernels.lines import line_starts
 from tamis.sizes import size_text
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
 from tamis.stages.io.blocks import QUARANTINE_HINT, LineNumbers, Part, line_parts
 from tamis.stages.io.byte_streams import BOM, StreamFile, byte_stream, head, whole_lines
+from tamis.stages.io.positions import all_line_starts, names_in_part
 from tamis.stages.io.readers import Reader, TableReaderStage
-from tamis.tasks import FileSlice
+from tamis.tasks import FileSlice, RowNames
 
 __all__ = ["CsvReader", "CsvReaderStage"]
 
@@ -129,8 +132,11 @@ class CsvReaderStage(TableReaderStage):
         )
         try:
             stream = pa.PythonFile(io.BufferedReader(StreamFile(_framed(_from_header(pieces))), 2**20), mode="r")
+            count = 0
             for batch in pa_csv.open_csv(stream, read_options=read, **self._options(names, broken)):
-                yield from self._as_text(pa.Table.from_batches([batch]), file)
+                numbered = RowNames((file.path,), count + np.arange(batch.num_rows))
+                yield from self._as_text(pa.Table.from_batches([batch]), numbered, file)
+                count += batch.num_rows
         except pa.ArrowInvalid as e:
             if broken and self.on_error == "raise":
                 raise self._broken_rows_error(self._find_broken(file, names), broken[0], file) from e
@@ -193,9 +199,14 @@ class CsvReaderStage(TableReaderStage):
                 if broken:
                     raise self._broken_rows_error(self._broken_lines(rows, names), broken[0], file) from e
                 raise DataError(str(e), path=file.path, byte=rows.byte) from e
-            yield from self._as_text(table, file)
+            found = self._broken_lines(rows, names) if broken else []
+            starts = all_line_starts(rows.data) if len(names) == 1 else line_starts(rows.data)
+            starts = np.setdiff1d(starts, [row.byte - rows.byte for row in found if row.byte is not None])
+            if len(starts) != table.num_rows:  # the parsers do not agree on what a row is: these are numbered
+                starts = np.arange(table.num_rows)
+            yield from self._as_text(table, names_in_part(rows, starts), file)
             if broken:
-                yield BadRows(tuple(_matched(file.path, self._broken_lines(rows, names), broken)))
+                yield BadRows(tuple(_matched(file.path, found, broken)))
 
     def _broken_lines(self, part: Part, names: list[str]) -> list[BadRow]:
         """The lines of a part that have the wrong number of values."""
@@ -216,7 +227,7 @@ class CsvReaderStage(TableReaderStage):
         problem = f"{_wrong_count(row.actual_columns, row.expected_columns)}: {row.text[:80]}"
         return DataError(problem, path=file.path, line=where.line, byte=where.byte, hint=QUARANTINE_HINT)
 
-    def _as_text(self, table: pa.Table, file: FileSlice) -> Iterator[pa.Table | BadRows]:
+    def _as_text(self, table: pa.Table, rows: RowNames, file: FileSlice) -> Iterator[pa.Table | BadRows]:
         """Convert bytes to text and to the requested types; value by value where that fails."""
         types = parse_types(self.name, self.types)
         columns: list[Any] = []
@@ -235,7 +246,7 @@ class CsvReaderStage(TableReaderStage):
                     numbers = LineNumbers(self.storage_options, patient=True)
                     line = None if byte is None else numbers.of(Part(file.path, byte, b""), 0)
                     raise DataError(bad[min(bad)], path=file.path, line=line, byte=byte, hint=QUARANTINE_HINT) from e
-        result = pa.table(columns, names=table.column_names)
+        result = rows.added_to(pa.table(columns, names=table.column_names))
         if bad:
             raw = {row: self.delimiter.encode().join(c[row].as_py() or b"" for c in table.columns) for row in bad}
             yield BadRows(tuple(BadRow(file.path, None, None, bad[row], raw[row]) for row in sorted(bad)))

@@ -175,13 +175,11 @@ class Destination:
                 with open_write(temporary, self.storage_options) as sink:
                     fill(sink)
                     nbytes = sink.tell()
-                    if is_local(temporary):
-                        sink.flush()
-                        os.fsync(sink.fileno())
             except BaseException:
                 self.remove(temporary)
                 raise
-        return Publish(temporary, final, rows, nbytes, self.storage_options, self.path, schema)
+        needs_sync = is_local(temporary)
+        return Publish(temporary, final, rows, nbytes, self.storage_options, needs_sync, self.path, schema)
 
     def _inside(self, relative: str) -> str:
         """The path of a file below the directory; an error if it is elsewhere, also by way of a link."""

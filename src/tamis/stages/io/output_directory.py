@@ -139,13 +139,13 @@ class OutputDirectory:
         for sink in self._sinks:
             sink.run_id = run.run
 
-    def recorded(self, published: Publish) -> None:
-        """Note a file of this directory that the run has recorded; an error if its schema does not fit the others."""
-        if published.schema is not None:
-            name = self._relative(published.final)
+    def check(self, finished: Publish) -> None:
+        """Note the schema of a finished file; an error if it does not fit the other files."""
+        if finished.schema is not None:
+            name = self._relative(finished.final)
             for sink, schemas in zip(self._sinks, self._schemas, strict=True):
                 if len(self._sinks) == 1 or re.fullmatch(sink.destination.own_names(), name):
-                    schemas.add(published.schema, published.final)
+                    schemas.add(finished.schema, finished.final)
 
     def rewrites(self, published: Callable[[], Iterable[str]]) -> Iterator[tuple[Publish, int]]:
         """Files whose schema differs from that of the whole output, written anew under temporary names.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from tamis.errors import DataError, PlanError, did_you_mean, redacted
@@ -18,7 +19,7 @@ from tamis.stages.io.one_schema import with_empty_structs
 from tamis.stages.io.parquet_sizes import RowGroupSizes
 from tamis.stages.io.paths import cannot_read, is_local, open_read
 from tamis.stages.io.readers import Reader, TableReaderStage
-from tamis.tasks import FileSlice
+from tamis.tasks import FileSlice, RowNames
 
 __all__ = ["ParquetReader", "ParquetReaderStage"]
 
@@ -129,11 +130,15 @@ class ParquetReaderStage(TableReaderStage):
             return
         try:
             if size <= 2 * self.block_bytes:
-                yield _sound(parquet.read_row_groups(groups, columns=self.fields))
+                table = _sound(parquet.read_row_groups(groups, columns=self.fields))
+                yield _names(parquet.metadata, groups, path).added_to(table)
                 return
             at_once = max(1, rows * self.block_bytes // size)
+            first = _first_row(parquet.metadata, groups[0])
             for batch in parquet.iter_batches(at_once, row_groups=groups, columns=self.fields):
-                yield self._small_rows(_sound(pa.Table.from_batches([batch])), groups[0], path)
+                names = RowNames((redacted(path),), np.arange(first, first + batch.num_rows))
+                first += batch.num_rows
+                yield self._small_rows(names.added_to(_sound(pa.Table.from_batches([batch]))), groups[0], path)
             return
         except (pa.ArrowException, OSError) as e:
             if len(groups) == 1:
@@ -156,6 +161,18 @@ class ParquetReaderStage(TableReaderStage):
 
 
 _BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
+def _names(metadata: Any, groups: list[int], path: str) -> RowNames:
+    """The names of the rows of some row groups: their numbers in the file."""
+    counts = [metadata.row_group(group).num_rows for group in range(max(groups) + 1)]
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    return RowNames((redacted(path),), np.concatenate([np.arange(firsts[g], firsts[g + 1]) for g in groups]))
+
+
+def _first_row(metadata: Any, group: int) -> int:
+    """The number of the first row of a row group in the file."""
+    return sum(metadata.row_group(earlier).num_rows for earlier in range(group))
 
 
 def _sound(table: pa.Table) -> pa.Table:

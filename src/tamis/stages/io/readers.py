@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from tamis.arrays import text_scalar
-from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
+from tamis.errors import ColumnError, DataError, PlanError, did_you_mean, redacted
 from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_arguments, check_choice, check_names, path_list
 from tamis.stages.io.blocks import MAX_ROW_BYTES
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES, FilePartitioningStage
-from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice
+from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice, RowNames
 
 __all__ = ["Reader", "ReaderStage", "TableReaderStage"]
 
@@ -64,16 +65,24 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch | BadRows]:
         """Read the task's files; one batch for small ones together, several for large ones."""
+        count = 0
         for found in self.tables(task.slices):
             if isinstance(found, BadRows):
                 yield found
             elif found.num_rows:
-                yield DocumentBatch(
-                    found, dataset_name=task.dataset_name, _metadata={**task._metadata, "source_files": task.data}
-                )
+                table, names = RowNames.taken_from(found)
+                if names is None:  # a reader that does not say where its rows are: they are numbered
+                    source, start = redacted(task.slices[0].path), task.slices[0].start
+                    names = RowNames((source if not start else f"{source}@{start}",), count + np.arange(len(table)))
+                count += len(table)
+                metadata = {**task._metadata, "source_files": task.data}
+                yield DocumentBatch(table, dataset_name=task.dataset_name, _metadata=metadata).named(names)
 
     def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | BadRows]:
-        """The rows of some files, in blocks, and what could not be read."""
+        """The rows of some files, in blocks, and what could not be read.
+
+        Each table has the names of its rows in columns of their own (:meth:`tamis.tasks.RowNames.added_to`).
+        """
         raise NotImplementedError
 
     def set_aside(self, error: DataError, raw: bytes = b"") -> BadRows:

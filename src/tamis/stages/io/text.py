@@ -9,13 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tamis.arrays import text_scalar
 from tamis.errors import DataError, PlanError
+from tamis.kernels.lines import line_starts
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.blocks import QUARANTINE_HINT, LineNumbers, Part, line_parts, too_long
 from tamis.stages.io.byte_streams import BOM, byte_stream
+from tamis.stages.io.positions import all_line_starts, names_in_part
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice
 
@@ -59,10 +62,22 @@ class TextReaderStage(TableReaderStage):
                 continue
             try:
                 texts = self._split(_as_text(part.data, without_last=self.unit == "line"))
+                starts = self._starts(part.data)
             except pa.ArrowInvalid:
-                texts, bad = self._split_slowly(part)
+                texts, starts, bad = self._split_slowly(part)
                 yield bad
-            yield pa.table([texts], names=[self.text_field])
+            yield names_in_part(part, starts).added_to(pa.table([texts], names=[self.text_field]))
+
+    def _starts(self, data: bytes) -> NDArray[np.int64]:
+        """Where each unit starts."""
+        if self.unit == "file":
+            return np.zeros(1, np.int64)
+        starts = all_line_starts(data)
+        if self.unit == "line":
+            return starts
+        is_filled = np.isin(starts, line_starts(data))
+        begins: NDArray[np.int64] = starts[is_filled & ~np.concatenate([[False], is_filled[:-1]])]
+        return begins
 
     def _parts(self, file: FileSlice) -> Iterator[Part | BadRows]:
         """Whole units, as many as make about a block."""
@@ -119,15 +134,17 @@ class TextReaderStage(TableReaderStage):
         paragraphs = pc.utf8_trim(pc.split_pattern_regex(framed, _BLANK_LINES).flatten(), "\n")
         return paragraphs.filter(pc.greater(pc.binary_length(paragraphs), 0))
 
-    def _split_slowly(self, part: Part) -> tuple[pa.Array, BadRows]:
+    def _split_slowly(self, part: Part) -> tuple[pa.Array, NDArray[np.int64], BadRows]:
         """Unit by unit, where one of them is not valid UTF-8."""
         good: list[bytes] = []
+        starts: list[int] = []
         bad: list[BadRow] = []
         numbers = LineNumbers(self.storage_options, patient=self.on_error == "raise")
         for start, unit in self._units(part.data):
             try:
                 unit.decode("utf-8")
                 good.append(unit.replace(b"\r\n", b"\n").removesuffix(b"\r"))
+                starts.append(start)
             except UnicodeDecodeError as e:
                 at = start + e.start
                 problem = f"invalid UTF-8: byte {unit[e.start]:#04x}"
@@ -137,7 +154,8 @@ class TextReaderStage(TableReaderStage):
                         problem, path=part.path, line=line, byte=part.byte + at, hint=QUARANTINE_HINT
                     ) from None
                 bad.append(BadRow(part.path, line, part.byte + at, problem, unit))
-        return pa.array(good, pa.large_binary()).cast(pa.large_string()), BadRows(tuple(bad))
+        texts = pa.array(good, pa.large_binary()).cast(pa.large_string())
+        return texts, np.array(starts, np.int64), BadRows(tuple(bad))
 
     def _units(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Each unit of some bytes, with its offset."""

@@ -6,13 +6,13 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from tamis.stages.column_values import read_column
 from tamis.stages.exchange import hash_rows
 from tamis.stages.io.arguments import check_names
-from tamis.stages.text.forms import read_column
-from tamis.tasks import DocumentBatch
+from tamis.tasks import DocumentBatch, RowNames
 from tamis.tasks.storage import format_order
 
-__all__ = ["check_identity", "row_keys", "scrambled"]
+__all__ = ["check_identity", "name_keys", "row_keys", "scrambled"]
 
 Keys = NDArray[np.uint64]
 
@@ -22,9 +22,9 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 def row_keys(batch: DocumentBatch, id_fields: list[str] | None, seed: int, purpose: str) -> Keys:
     """A 64-bit number for each row, spread evenly: a hash of the seed and of what the row is.
 
-    Without ``id_fields`` a row is its place in the input: the place of its batch, and its number there. That is the
-    same on every executor, for any number of workers, as long as the input is cut into the same batches. With them it
-    is the values of these columns, wherever the row lies.
+    Without ``id_fields`` a row is its name: the file it comes from, without the directory, and its position there. That
+    is the same on every executor, for any number of workers, however the input is cut into batches. With them it is
+    the values of these columns, wherever the row lies.
 
     Args:
         batch: The rows.
@@ -38,12 +38,30 @@ def row_keys(batch: DocumentBatch, id_fields: list[str] | None, seed: int, purpo
     (True, False)
     """
     if id_fields is None:
-        begin = xxhash.xxh3_64_intdigest(f"{purpose}\x1f{seed}\x1f{format_order(batch.order)}".encode())
-        return scrambled(np.uint64(begin) + np.arange(batch.num_items, dtype=np.uint64) * _STEP)
+        return name_keys(batch.names or RowNames.numbered(format_order(batch.order), batch.num_items), purpose, seed)
     for column in id_fields:
         read_column(batch.data, column, purpose)
     begin = xxhash.xxh3_64_intdigest(f"{purpose}\x1f{seed}".encode())
     return scrambled(hash_rows(batch.data, id_fields) + np.uint64(begin))
+
+
+def name_keys(names: RowNames, purpose: str, seed: int) -> Keys:
+    """A 64-bit number for each row that follows from its name.
+
+    >>> name_keys(RowNames.numbered("a/x.jsonl", 1), "p", 0) == name_keys(RowNames.numbered("b/x.jsonl", 1), "p", 0)
+    array([ True])
+    """
+    begins = np.array(
+        [_hash(f"{purpose}\x1f{seed}\x1f{source.rpartition('/')[2]}") for source in names.sources], np.uint64
+    )
+    keys = begins[0 if names.codes is None else names.codes] + names.positions.astype(np.uint64) * _STEP
+    if names.parts is not None:
+        keys = scrambled(keys) + np.array([_hash(part) if part else 0 for part in names.parts.to_pylist()], np.uint64)
+    return scrambled(keys)
+
+
+def _hash(text: str) -> int:
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def check_identity(owner: str, id_fields: list[str] | None, seed: int) -> None:

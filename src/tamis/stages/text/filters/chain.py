@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
+from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
-from tamis.stages.text.forms import holds_text, name_of, read_column, text_values
+from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
 
 __all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]
@@ -37,7 +38,9 @@ class Rows:
     def __init__(self, batch: DocumentBatch, stage: str) -> None:
         self.batch, self.stage = batch, stage
         self.table, self.left = batch.selection
-        self.measured: dict[str, Measured] = dict(batch.foreseen or {})  # by the column that was read
+        self.dropped: list[Drop] = []
+        self.member = 0
+        """The position of the stage that works on the rows now, where several run as one."""
         self._written: dict[str, pa.Array] = {}
         self._numbers = np.arange(len(self.left))  # of the rows that are left, in the batch
 
@@ -59,27 +62,20 @@ class Rows:
             places[self.left] = np.arange(len(self.left))
             scores = scores.take(arrow_array(places, missing=places < 0))
         self._written[name] = scores
-        self.measured.pop(name, None)
 
-    def keep(self, kept: NDArray[np.bool_], reason: str, scores: pa.Array) -> Iterator[Drop]:
+    def keep(self, kept: NDArray[np.bool_], reason: str, scores: pa.Array) -> None:
         """Leave out the rows that are not to be kept, given the scores of those."""
-        yield Drop(self.batch, self._numbers[~kept], reason, scores)
+        if kept.all():
+            return
+        self.dropped.append(Drop(self.batch, self._numbers[~kept], reason, scores, self.member))
         self.left, self._numbers = self.left[kept], self._numbers[kept]
 
-    def result(self, is_last: bool) -> DocumentBatch | None:
-        """The batch of what is left; ``None`` if that is nothing, the batch itself if nothing has changed.
-
-        Args:
-            is_last: Whether no stage follows at once that asks for more of what was found out.
-        """
-        if not len(self.left):
-            return None
-        if is_last and not self._written and len(self.left) == self.batch.num_items:
+    def result(self) -> DocumentBatch:
+        """The batch of the rows that are left, with what was dropped; the batch itself if nothing has changed."""
+        if not self._written and not self.dropped:
             return self.batch
-        # Whoever was told of a drop may have had the batch's rows copied together meanwhile: then it has another table.
-        batch = self.batch if self.batch.selection[0] is self.table else self.batch.with_table(self.table)
-        result = batch.select(self.left, self._written)
-        result.foreseen = None if is_last else self.measured
+        result = self.batch.narrowed(self.left, self._written)
+        result.dropped += self.dropped
         return result
 
     def _whole(self, name: str) -> pa.ChunkedArray:
@@ -118,11 +114,11 @@ class Step:
         raise NotImplementedError
 
     @property
-    def question(self) -> Criterion | None:
-        """The step as a question that the kernel can answer, together with others; ``None`` if it cannot."""
+    def criterion(self) -> Criterion | None:
+        """The step as a criterion that the kernel can apply, together with others; ``None`` if it cannot."""
         return None
 
-    def run(self, rows: Rows) -> Iterator[Drop]:
+    def run(self, rows: Rows) -> None:
         """Apply it to the rows that are left."""
         raise NotImplementedError
 
@@ -132,7 +128,7 @@ class Step:
         reason = operation.reason() if isinstance(operation, DocumentFilter) else f"rejected by {name_of(operation)}"
         return f"not ({reason})" if self.invert else reason
 
-    def _question(self, decides: bool) -> Criterion | None:
+    def _criterion(self, decides: bool) -> Criterion | None:
         operation = self.operation
         if not isinstance(operation, MeasuredFilter) or not operation.scores_columns:
             return None
@@ -148,9 +144,9 @@ class Step:
         objects = [score(value) for value in column.to_pylist()]
         return Scores(_array_of_objects(objects, score), objects)
 
-    def _drop(self, rows: Rows, kept: NDArray[np.bool_], scores: pa.Array) -> Iterator[Drop]:
+    def _drop(self, rows: Rows, kept: NDArray[np.bool_], scores: pa.Array) -> None:
         if not kept.all():
-            yield from rows.keep(kept, self.reason(), scores.filter(arrow_array(~kept)))
+            rows.keep(kept, self.reason(), scores.filter(arrow_array(~kept)))
 
     def _keep(self, scores: Scores, decide: Callable[[Any], Any]) -> NDArray[np.bool_]:
         """Which rows to keep. ``decide`` is the row form; a null is kept by no filter."""
@@ -179,12 +175,11 @@ class ScoreStep(Step):
         return operation.vectorised or not operation.keeps_columns  # with both forms, it may still say that it is not
 
     @property
-    def question(self) -> Criterion | None:
-        return self._question(decides=False)
+    def criterion(self) -> Criterion | None:
+        return self._criterion(decides=False)
 
-    def run(self, rows: Rows) -> Iterator[Drop]:
+    def run(self, rows: Rows) -> None:
         rows.write(self.writes, self._score(rows).array)
-        yield from ()
 
 
 class ScoreKeepStep(Step):
@@ -195,13 +190,13 @@ class ScoreKeepStep(Step):
         return isinstance(self.operation, DocumentFilter) and self.operation.vectorised
 
     @property
-    def question(self) -> Criterion | None:
-        return self._question(decides=True)
+    def criterion(self) -> Criterion | None:
+        return self._criterion(decides=True)
 
-    def run(self, rows: Rows) -> Iterator[Drop]:
+    def run(self, rows: Rows) -> None:
         scores = self._score(rows)
         rows.write(self.writes, scores.array)
-        yield from self._drop(rows, self._keep(scores, bool), scores.array)
+        self._drop(rows, self._keep(scores, bool), scores.array)
 
 
 class KeepStep(Step):
@@ -211,64 +206,49 @@ class KeepStep(Step):
     def releases_gil(self) -> bool:
         return isinstance(self.operation, DocumentFilter) and self.operation.keeps_columns
 
-    def run(self, rows: Rows) -> Iterator[Drop]:
+    def run(self, rows: Rows) -> None:
         scores = _one_array(rows.column(self.reads))
         decide = bool if isinstance(self.operation, DocumentFilter) else self.operation
-        yield from self._drop(rows, self._keep(Scores(scores), decide), scores)
+        self._drop(rows, self._keep(Scores(scores), decide), scores)
 
 
-def run_steps(rows: Rows, steps: Sequence[Step], ahead: Sequence[Step]) -> Iterator[Drop]:
+def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
     """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours.
 
     Args:
         rows: The rows to work on.
-        steps: What to do.
-        ahead: The steps that other stages will do right after these.
+        steps: What to do, each with the position of the stage that it belongs to.
     """
-    everything = [*steps, *ahead]
-    for place, step in enumerate(steps):
+    measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
+    for place, (member, step) in enumerate(steps):
+        rows.member = member
         if not len(rows.left):
             return
-        if step.question is None:
-            yield from step.run(rows)
+        if step.criterion is None:
+            step.run(rows)
             continue
-        number = _number_of(step, rows.measured.get(step.reads))
-        if number is None:
-            questions = list(_asked_together(everything[place:]))
-            rows.measured[step.reads] = measure(rows.texts(step.reads), questions, rows.left)
-            number = 0
-        measured = rows.measured[step.reads]
+        if place not in measured_by:
+            together = list(_measured_together(steps, place))
+            criteria = [criterion for other in together if (criterion := steps[other][1].criterion) is not None]
+            found = measure(rows.texts(step.reads), criteria, rows.left)
+            measured_by.update({other: (found, number) for number, other in enumerate(together)})
+        measured, number = measured_by[place]
         kept = measured.kept_by(number, rows.left)
         if step.writes is not None:
-            # Those of rows that went before mean nothing, and nobody sees them.
+            # The scores of rows that were dropped before mean nothing; those rows are not in the result.
             every = len(measured.rows) == rows.table.num_rows
             rows.write(step.writes, arrow_array(measured.scores_of(number, None if every else rows.left)))
         if not kept.all():
-            yield from rows.keep(kept, step.reason(), arrow_array(measured.scores_of(number, rows.left[~kept])))
+            rows.keep(kept, step.reason(), arrow_array(measured.scores_of(number, rows.left[~kept])))
 
 
-@dataclass(frozen=True, eq=False)
-class _StepCriterion(Criterion):
-    """A question that a step asks."""
-
-    step: Step | None = None
-
-
-def _number_of(step: Step, measured: Measured | None) -> int | None:
-    """Where the answer to a step's question is, if it has been asked before."""
-    for number, question in enumerate(measured.questions if measured is not None else ()):
-        if isinstance(question, _StepCriterion) and question.step is step:
-            return number
-    return None
-
-
-def _asked_together(steps: Sequence[Step]) -> Iterator[_StepCriterion]:
-    """The questions from the first step on that are about the same text, up to a step that changes it."""
-    column = steps[0].reads
-    for step in steps:
-        question = step.question
-        if question is not None and step.reads == column:
-            yield _StepCriterion(question.filter, question.decides, question.invert, step)
+def _measured_together(steps: Sequence[tuple[int, Step]], first: int) -> Iterator[int]:
+    """The places of the steps from ``first`` on that measure the same text, up to a step that changes it."""
+    column = steps[first][1].reads
+    for place in range(first, len(steps)):
+        step = steps[place][1]
+        if step.criterion is not None and step.reads == column:
+            yield place
         if step.writes == column:
             return
 

@@ -6,14 +6,12 @@ and each sees only the rows that those before it left.
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
-from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.chain import FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step, run_steps
 from tamis.stages.text.forms import check_operation, name_of
@@ -32,7 +30,6 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     verbose: bool = False
 
     _steps: Sequence[Step]
-    _ahead: Sequence[Step] = ()
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
@@ -64,19 +61,43 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
                 if isinstance(step.operation, DocumentFilter) and hook is not None:
                     hook()
 
-    def foresee(self, following: Sequence[ProcessingStage[Any, Any]]) -> None:
-        # Filters of the stages right behind this one are run together with its own.
-        filters = itertools.takewhile(lambda stage: isinstance(stage, _FilterStage), following)
-        self._ahead = [step for stage in filters if isinstance(stage, _FilterStage) for step in stage._steps]
+    def merged_with(self, following: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any] | None:
+        return FilterRun([self, following]) if isinstance(following, _FilterStage) else None
 
-    def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
-        rows = Rows(task, self.name)
-        yield from run_steps(rows, self._steps, self._ahead)
-        if self.verbose:
-            _LOG.info("%s: kept %d of %d rows", self.name, len(rows.left), task.num_items)
-        result = rows.result(is_last=not self._ahead)
-        if result is not None:
-            yield result
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        return _run([self], task, self.name)
+
+
+class FilterRun(_FilterStage):
+    """Filters of several stages, one after the other, that share one pass over the texts. Made by the planner.
+
+    Args:
+        members: The stages, in order.
+    """
+
+    def __init__(self, members: Sequence[_FilterStage]) -> None:
+        self.members = list(members)
+        self._steps = [step for member in members for step in member._steps]
+        self.name = " + ".join(member.name for member in members)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"members": self.members}
+
+    def merged_with(self, following: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any] | None:
+        return FilterRun([*self.members, following]) if isinstance(following, _FilterStage) else None
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        return _run(self.members, task, self.name)
+
+
+def _run(members: Sequence[_FilterStage], task: DocumentBatch, name: str) -> DocumentBatch:
+    rows = Rows(task, name)
+    run_steps(rows, [(number, step) for number, member in enumerate(members) for step in member._steps])
+    for number, member in enumerate(members):
+        if member.verbose:
+            dropped = sum(len(drop.rows) for drop in rows.dropped if drop.stage <= number)
+            _LOG.info("%s: kept %d of %d rows", member.name, task.num_items - dropped, task.num_items)
+    return rows.result()
 
 
 @dataclass(repr=False)
@@ -89,7 +110,7 @@ class Score(_FilterStage):
         text_field: The column that is scored; for a list, one for all or one for each. A null counts as an empty text.
 
     >>> from tamis.stages.text.filters import WordCountFilter
-    >>> (scored,) = Score(WordCountFilter(), "words").process(DocumentBatch({"text": ["a b", None]}))
+    >>> scored = Score(WordCountFilter(), "words").process(DocumentBatch({"text": ["a b", None]}))
     >>> scored.data.to_pydict()
     {'text': ['a b', None], 'words': [2, 0]}
     """
@@ -119,11 +140,10 @@ class Filter(_FilterStage):
         invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
         verbose: Log how many rows of each batch are kept.
 
-    >>> from tamis.stages.base import emissions
     >>> stage = Filter(lambda stars: stars >= 3, "stars")
-    >>> drop, kept = emissions(stage.process(DocumentBatch({"stars": [1, 5]})))
-    >>> drop.rows.tolist(), drop.reason, kept.data.to_pydict()
-    ([0], 'rejected by <lambda>', {'stars': [5]})
+    >>> kept = stage.process(DocumentBatch({"stars": [1, 5]}))
+    >>> kept.data.to_pydict(), kept.dropped[0].rows.tolist(), kept.dropped[0].reason
+    ({'stars': [5]}, [0], 'rejected by <lambda>')
     """
 
     filter_fn: FilterOrFunction | list[FilterOrFunction]
@@ -153,12 +173,11 @@ class ScoreFilter(_FilterStage):
         invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
         verbose: Log how many rows of each batch are kept.
 
-    >>> from tamis.stages.base import emissions
     >>> from tamis.stages.text.filters import WordCountFilter
     >>> stage = ScoreFilter(WordCountFilter(min_words=2), score_field="words")
-    >>> drop, kept = emissions(stage.process(DocumentBatch({"text": ["a", "b c"]})))
-    >>> drop.reason, drop.scores.to_pylist(), kept.data.to_pydict()
-    ('word_count outside 2..100000', [1], {'text': ['b c'], 'words': [2]})
+    >>> kept = stage.process(DocumentBatch({"text": ["a", "b c"]}))
+    >>> kept.data.to_pydict(), kept.dropped[0].reason, kept.dropped[0].scores.to_pylist()
+    ({'text': ['b c'], 'words': [2]}, 'word_count outside 2..100000', [1])
     """
 
     filter_obj: FilterOrFunction | list[FilterOrFunction]

@@ -1,0 +1,71 @@
+"""Which rows went into a stage and which came out of it: rows that are in neither output nor drops have vanished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tamis.tasks import Drop, RowNames, TableTask, Task
+from tamis.tasks.row_names import missing_rows
+
+__all__ = ["RowAccount"]
+
+
+class RowAccount:
+    """The rows of the tasks that a stage is given at once.
+
+    Args:
+        tasks: What it is given.
+        makes_rows: How its rows come from those, see :class:`tamis.stages.base.ProcessingStage`.
+    """
+
+    def __init__(self, tasks: Sequence[Task[Any]], makes_rows: str) -> None:
+        self.quarantined = 0
+        self.makes_files = False  # whether its rows went into files or other things
+        self.dropped_by: dict[int, int] = {}  # rows by the position of the stage, where several run as one
+        self._tasks, self._makes_rows = tasks, makes_rows
+        self._are_rows = all(task.has_rows for task in tasks)
+        self._items = sum(task.num_items for task in tasks)
+        self._made = 0
+        self._names: list[Callable[[], RowNames]] = []
+        self._traced = False
+
+    def add(self, made: Task[Any]) -> None:
+        """A task that came out."""
+        self._made += made.num_items
+        if not isinstance(made, TableTask):
+            self.makes_files = True
+        elif self._are_rows and made.has_names:
+            self._traced = self._traced or made._parents is not None
+            # Asked for only if rows are missing. The rows themselves must not be held on to.
+            names, (_, rows), whole = made._names, made.selection, made._selection is None
+            assert names is not None
+            self._names.append(lambda: names if whole else names.take(rows))
+
+    def drop(self, drop: Drop) -> None:
+        """Rows that the stage left out and said so."""
+        self.dropped_by[drop.stage] = self.dropped_by.get(drop.stage, 0) + len(drop.rows)
+        if self._are_rows and drop.batch.has_names:
+            names, (_, rows) = drop.batch._names, drop.batch.selection
+            assert names is not None
+            self._names.append(lambda: names.take(rows[drop.rows]))
+
+    def rows_in(self, *, known_as_files: bool) -> int:
+        """How many rows came in. Of files that is known only when they are read."""
+        if self._are_rows or known_as_files or self._makes_rows in ("joined", "new"):
+            return self._items
+        return self._made + sum(self.dropped_by.values()) + self.quarantined
+
+    def vanished(self, stage: str) -> Iterator[Drop]:
+        """The rows that came in and are nowhere, as drops of their own."""
+        if not self._are_rows or self.makes_files or self._makes_rows not in ("same", "split"):
+            return
+        accounted = self._made + sum(self.dropped_by.values())
+        if accounted == self._items and self._makes_rows == "same" and not self._traced:
+            return
+        made = [names() for names in self._names]
+        for task in self._tasks:
+            if isinstance(task, TableTask) and task.names is not None:
+                rows = missing_rows(task.names, made)
+                if len(rows):
+                    yield Drop(task, rows, f"dropped by {stage}")

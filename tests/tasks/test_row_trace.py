@@ -1,0 +1,110 @@
+"""Rows of a table that other code made of a batch are found again by their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamis.tasks import DocumentBatch
+from tamis.tasks.row_trace import UNKNOWN, parents_of
+
+BEFORE = pa.table({"id": [7, 8, 9, 10], "lang": ["en", "de", "en", "de"], "text": ["a", "b", "a", "c"]})
+
+
+def test_rows_that_a_filter_left_are_found() -> None:
+    assert parents_of(BEFORE, BEFORE.filter(pa.array([False, True, False, True]))).tolist() == [1, 3]
+
+
+def test_sorted_rows_are_found() -> None:
+    assert parents_of(BEFORE, BEFORE.sort_by([("id", "descending")])).tolist() == [3, 2, 1, 0]
+
+
+def test_a_changed_column_does_not_mislead() -> None:
+    after = BEFORE.take([3, 1]).set_column(2, "text", pa.array(["a", "b"]))
+    assert parents_of(BEFORE, after).tolist() == [3, 1]
+
+
+def test_numbers_that_were_given_anew_do_not_mislead() -> None:
+    before = pa.table({"rank": [0, 1, 2], "text": ["x", "y", "z"]})
+    after = pa.table({"rank": [0, 1], "text": ["y", "z"]})
+    assert parents_of(before, after).tolist() == [1, 2]
+
+
+def test_equal_rows_are_matched_in_their_order() -> None:
+    before = pa.table({"text": ["a", "b", "a", "a"]})
+    assert parents_of(before, pa.table({"text": ["a", "a", "b"]})).tolist() == [0, 2, 1]
+
+
+def test_copies_of_a_row_have_the_same_parent() -> None:
+    before = pa.table({"id": [1, 2]})
+    assert parents_of(before, pa.table({"id": [1, 2, 2, 2]})).tolist() == [0, 1, 1, 1]
+
+
+def test_rows_that_were_changed_altogether_are_the_same_rows_if_none_is_missing() -> None:
+    assert parents_of(pa.table({"text": ["a", "b"]}), pa.table({"text": ["A", "B"]})).tolist() == [0, 1]
+
+
+def test_rows_that_were_changed_altogether_are_unknown_if_some_are_missing() -> None:
+    assert parents_of(pa.table({"text": ["a", "b"]}), pa.table({"text": ["A"]})).tolist() == [UNKNOWN]
+
+
+def test_types_that_pandas_changed_are_compared_by_value() -> None:
+    before = pa.table({"n": pa.array([1, None, 3]), "text": pa.array(["x", "y", None], pa.large_string())})
+    after = pa.Table.from_pandas(before.to_pandas().iloc[[2, 0]], preserve_index=False)
+    assert parents_of(before, after).tolist() == [2, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.text(max_size=2)), max_size=12), st.randoms())
+def test_any_selection_is_found_up_to_equal_rows(rows: list[tuple[int, str]], random: Any) -> None:
+    before = pa.table(
+        {"n": pa.array([n for n, _ in rows], pa.int64()), "text": pa.array([t for _, t in rows], pa.string())}
+    )
+    chosen = [i for i in range(len(rows)) if random.random() < 0.5]
+    random.shuffle(chosen)
+    found = parents_of(before, before.take(pa.array(chosen, pa.int64())))
+    assert [rows[i] for i in found] == [rows[i] for i in chosen]
+    assert len(set(found.tolist())) == len(found)
+
+
+# -- through a batch -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def batch() -> DocumentBatch:
+    return DocumentBatch(BEFORE).named("in.jsonl")
+
+
+def names(batch: DocumentBatch) -> list[str]:
+    assert batch.names is not None
+    return batch.names.to_texts()
+
+
+def test_names_follow_a_filtered_frame(batch: DocumentBatch) -> None:
+    frame = batch.to_pandas()
+    batch.data = frame[frame["lang"] == "de"]
+    assert names(batch) == ["in.jsonl:1", "in.jsonl:3"]
+
+
+def test_names_follow_the_index_where_the_values_tell_nothing(batch: DocumentBatch) -> None:
+    frame = batch.columns(["text"]).to_pandas()
+    frame["text"] = frame["text"] + "!"
+    assert names(batch.with_table(frame[[False, True, False, True]])) == ["in.jsonl:1", "in.jsonl:3"]
+
+
+def test_names_follow_a_chain_of_operations(batch: DocumentBatch) -> None:
+    kept = batch.keep([True, False, True, True], reason="no")
+    longer = kept.with_column("n", [1, 2, 3]).select([0, 2])
+    assert names(longer) == ["in.jsonl:0", "in.jsonl:3"]
+    assert [drop.rows.tolist() for drop in longer.dropped] == [[1]]
+
+
+def test_pieces_are_numbered_and_join_again(batch: DocumentBatch) -> None:
+    pieces = batch.derived(pa.table({"text": list("abc")}), [0, 0, 1])
+    assert names(pieces) == ["in.jsonl:0/0", "in.jsonl:0/1", "in.jsonl:1"]
+    assert pieces.names is not None
+    assert pieces.names.joined(np.array([0, 2]), np.array([2, 1])).to_texts() == ["in.jsonl:0", "in.jsonl:1"]
