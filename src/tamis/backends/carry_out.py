@@ -49,6 +49,7 @@ def carry_out(
         stop=run.stop,
         watcher=run.observer,
         manager=manager,
+        failures=run.failures,
     )
     run.stats = coordinator.books.stats
     if not isinstance(run.observer, NoProgress):

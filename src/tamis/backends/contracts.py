@@ -106,7 +106,6 @@ class Limits:
         retries: How often a task is tried again after its stage raised.
         death_retries: How often a task is tried again after its worker died.
         least_cpus: The least number of cores that a busy worker counts for.
-        failures: What happens to a task that has failed for good.
     """
 
     cpus: float
@@ -114,4 +113,3 @@ class Limits:
     retries: int = 1
     death_retries: int = 2
     least_cpus: float = 1.0
-    failures: FailurePolicy = FailurePolicy()

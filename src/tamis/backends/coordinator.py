@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, setup_error
-from tamis.backends.contracts import Journal, Limits, Manager, Stop, Watcher
+from tamis.backends.contracts import FailurePolicy, Journal, Limits, Manager, Stop, Watcher
 from tamis.backends.dispatch import Assignment, Dispatcher
 from tamis.backends.payload import Envelope, Maker
 from tamis.backends.recovery import Recovery
@@ -60,6 +60,7 @@ class Coordinator:
         stop: Tells whether the user wants to stop.
         watcher: Receives progress updates.
         manager: Decides how many workers there are, where that can change.
+        failures: What happens to a task that has failed for good.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Coordinator:
         stop: Stop,
         watcher: Watcher | None = None,
         manager: Manager | None = None,
+        failures: FailurePolicy | None = None,
     ) -> None:
         self.books = Bookkeeper(plan, journal, quarantine, watcher)
         self.total_weight: int | None = None
@@ -85,6 +87,7 @@ class Coordinator:
         self.timings = self._dispatcher.timings
         self._plan, self._substrate, self._initial = plan, substrate, initial
         self._stop, self._watcher, self._manager = stop, watcher, manager
+        self._failures = failures or FailurePolicy()
         self._recovery = Recovery(self._repeat)
         self._deaths = 0  # since a task was last finished
         self._last_death: dict[str, float] = {}  # by machine
@@ -246,7 +249,7 @@ class Coordinator:
         first = batch[0]
         too_often = first.deaths > self.limits.death_retries or first.attempt > self.limits.retries
         if failure.permanent or too_often:
-            policy = ALWAYS_RAISE if self._recovery.repeats(batch) else self.limits.failures
+            policy = ALWAYS_RAISE if self._recovery.repeats(batch) else self._failures
             self.books.failed(state.group, batch, failure, first.deaths + first.attempt, policy, self._save)
             for envelope in batch:
                 self.scheduler.leave(state, envelope)

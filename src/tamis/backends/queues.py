@@ -125,12 +125,12 @@ class OrderedBatches:
 
     def _add(self, envelope: Envelope) -> Iterator[list[Envelope]]:
         heavy = self._batch_bytes is not None and self._weight + envelope.weight > self._batch_bytes
-        long = self._batch_rows is not None and self._rows + envelope.rows > self._batch_rows
+        long = self._batch_rows is not None and self._rows + (envelope.rows or 0) > self._batch_rows
         if self._batch and (heavy or long):
             yield self._take()
         self._batch.append(envelope)
         self._weight += envelope.weight
-        self._rows += envelope.rows
+        self._rows += envelope.rows or 0
         if self._batch_size is not None and len(self._batch) >= self._batch_size:
             yield self._take()
 

@@ -293,7 +293,8 @@ class GroupRunner:
         try:
             for index, stage in self._stages.items():
                 self._at = index
-                done: Any = stage.setup(self._worker)
+                set_up: Any = stage.setup
+                done = set_up(self._worker)
                 if inspect.isawaitable(done):
                     await done
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.stages.base import Emission, ProcessingStage, emissions
+from tamis.stages.base import Emission, ProcessingStage, emissions, task_types
 from tamis.stages.batch_limit import BatchLimit
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import digest
+from tamis.tasks.views import as_taken
 
 __all__ = ["StageCall", "calls_of", "results_of"]
 
@@ -35,10 +36,12 @@ class StageCall:
     def begin(self, stage: Stage) -> Any:
         """Call the stage: what it returns, which is a coroutine or an asynchronous generator if it is ``async``."""
         # A stage may change the task it is given; the task itself is needed to find its rows again.
-        given = [copy.copy(task) for task in ([self.part] if self.part is not None else self.tasks)]
+        taken, _ = task_types(stage)
+        tasks = [self.part] if self.part is not None else self.tasks
+        given = [as_taken(copy.copy(task), taken) for task in tasks]
         if stage.supports_batch_processing():
             return stage.process_batch(given)
-        return stage.process(given[0] if len(given) == 1 else copy.copy(self.parent))
+        return stage.process(given[0] if len(given) == 1 else as_taken(copy.copy(self.parent), taken))
 
     @property
     def parent(self) -> Task[Any]:
@@ -185,8 +188,9 @@ def _joined(parts: Sequence[StageCall], made: list[Task[Any]]) -> Iterator[tuple
 
 def _made_of(made: Task[Any], part: Task[Any]) -> Task[Any]:
     if isinstance(made, TableTask) and isinstance(part, TableTask):
-        made = copy.copy(made)
-        made.made_of(part)
+        own = copy.copy(made)
+        own.made_of(part)
+        return own
     return made
 
 

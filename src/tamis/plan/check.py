@@ -10,6 +10,7 @@ from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, task
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
 from tamis.tasks import EmptyTask, TableTask, Task
+from tamis.tasks.views import can_be_taken
 
 
 def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[frozenset[str] | None]:
@@ -68,9 +69,8 @@ def _type_message(name: str, takes: Any, origin: str, kind: Any) -> str:
 
 
 def _fits(given: Any, taken: Any) -> bool:
-    """Whether some task of the given kind can be one that is taken (``Task`` alone says nothing)."""
-    givens, takens = _several(given), _several(taken)
-    return any(g is Task or t is Task or issubclass(g, t) or issubclass(t, g) for g in givens for t in takens)
+    """Whether some task of the given kind can be one that is taken."""
+    return any(can_be_taken(g, t) for g in _several(given) for t in _several(taken))
 
 
 def _several(kind: Any) -> tuple[Any, ...]:

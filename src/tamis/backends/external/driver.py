@@ -13,7 +13,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -119,6 +119,7 @@ class ExternalDriver:
         os.makedirs(self._payloads, exist_ok=True)
         self._barriers = numbered_barriers(plan)
         self._held: dict[int, list[Envelope]] = {g.index: [] for g in plan.groups}
+        self._keeps_failed = run.failures.on_error == "set_aside"
         self._policies: dict[int, FailurePolicy] = {}  # by group
         self._finished: set[tuple[int, str]] = set()  # of this segment
         self._running: dict[tuple[int, str], list[Record]] = {}  # of those not finished, each time they began
@@ -212,7 +213,8 @@ class ExternalDriver:
         operators = []
         for place, group in enumerate(segment.groups):
             later = frozenset(g.entry for g in segment.groups[place + 1 :] if not g.ordered)
-            operators.append(self._engine.operator(group, later))
+            operator = self._engine.operator(group, later)
+            operators.append(replace(operator, keep_failed=operator.keep_failed or self._keeps_failed))
         self._policies = {o.group: SET_ASIDE_ERRORS if o.keep_failed else ALWAYS_RAISE for o in operators}
         self._finished.clear()
         self._running.clear()

@@ -125,8 +125,10 @@ class MergeShards(FileSink[FileGroup]):
 
     ordered: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        self.batch_bytes = self.shard_bytes
+    @property
+    def batch_bytes(self) -> int:  # type: ignore[override]  # it follows from another parameter
+        """How much input one call of :meth:`process_batch` gets, in bytes."""
+        return self.shard_bytes
 
     def process(self, task: FileGroup) -> Iterator[Publish | FileGroup]:
         yield from self.process_batch([task])

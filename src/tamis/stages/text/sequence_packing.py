@@ -184,7 +184,7 @@ class _PackGroup(ProcessingStage[DocumentBatch, DocumentBatch]):
     makes_rows = "joined"
 
     @property
-    def batch_bytes(self) -> int:
+    def batch_bytes(self) -> int:  # type: ignore[override]  # it follows from another parameter
         """How much input a call of :meth:`process_batch` is to be given, in bytes."""
         return self.packing.group_tokens * np.dtype(np.int32).itemsize
 
