@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes in bytes as people write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
 def byte_size(size: int | str) -> int:
-    """A number of bytes, from a number or from words.
+    """A number of bytes, from a number or from text.
 
     Args:
         size: ``67108864``, ``"64MiB"`` (2**20 each) or ``"64MB"`` (10**6 each).
@@ -35,3 +35,15 @@ def _parsed(size: object) -> int:
             f"{size!r} is not a valid size: write bytes as a number, or like 512MB (10^6 bytes) or 64MiB (2^20)"
         )
     return int(float(match[1]) * unit)
+
+
+def size_text(nbytes: int) -> str:
+    """A number of bytes as text, in a binary unit.
+
+    >>> size_text(256 * 2**20), size_text(1500), size_text(12)
+    ('256 MiB', '1.5 KiB', '12 B')
+    """
+    for power, prefix in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if nbytes >= 1024**power:
+            return f"{nbytes / 1024**power:.1f}".removesuffix(".0") + f" {prefix}iB"
+    return f"{nbytes} B"

@@ -19,14 +19,14 @@ from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.stage_calls import calls_of, results_of
-from tamis.errors import DataError, PlanError, TamisError
+from tamis.errors import DataError, PlanError, TamisError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
+from tamis.runs.publication import remove_unpublished, sync
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import remove_unpublished, sync
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
@@ -391,7 +391,7 @@ class GroupRunner:
             account.quarantined += len(item.rows)
             self._bad.setdefault(vertex, []).extend(
                 {
-                    "source": r.path,
+                    "source": redacted(r.path),
                     "position": r.byte,
                     "line": r.line,
                     "problem": r.problem,

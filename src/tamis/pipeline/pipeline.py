@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
-from tamis.errors import PlanError
+from tamis.errors import PlanError, redacted
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
@@ -79,7 +80,7 @@ class Pipeline:
             gpu = f", {needs.gpus:g} gpu" if needs.gpus else ""
             gpu = f", {needs.gpu_memory_gb:g} GB of gpu memory" if needs.gpu_memory_gb else gpu
             lines.append(f"  {number}. {stage.name}: {stage!r} ({needs.cpus:g} cpu{gpu})")
-        return "\n".join(lines)
+        return redacted("\n".join(lines))
 
     def to_recipe(self) -> str:
         """The pipeline as a recipe: YAML that ``tamis run`` and :meth:`from_recipe` understand.
@@ -111,7 +112,7 @@ class Pipeline:
         executor: Executor | None = None,
         initial_tasks: Sequence[Task[Any]] | None = None,
         *,
-        run_dir: str | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
         drop_ledger: bool = True,
     ) -> RunResult:

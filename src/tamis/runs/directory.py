@@ -17,18 +17,21 @@ import itertools
 import json
 import os
 import pickle
+import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tamis.errors import PlanError
+from tamis.errors import DataError, PlanError, redacted
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
+from tamis.stages.io.locks import Lock, acquire
+from tamis.stages.io.paths import cannot_write, path_text
 from tamis.tasks import Task
-from tamis.tasks.storage import read_task
+from tamis.tasks.storage import check_trusted, read_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +56,58 @@ class RunDirectory:
         self.drops = os.path.join(self.path, "drops")
         self.ledger = os.path.join(self.path, "ledger")
 
+        self.run_id = ""
+        self._lock: Lock | None = None
+
     @classmethod
-    def create(cls, name: str, path: str | None = None) -> RunDirectory:
-        """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline."""
-        if path is not None and "://" in path:
-            raise PlanError(f"{path}: the run directory must be on this machine")
+    def create(cls, name: str, path: str | os.PathLike[str] | None = None) -> RunDirectory:
+        """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline.
+
+        Only one process gets it, also when several ask for it at the same moment. :meth:`release` gives it up.
+        """
+        text = None if path is None else path_text(path)
+        if text is not None and "://" in text:
+            raise PlanError(f"{redacted(text)}: the run directory must be on this machine")
         try:
-            return cls._made(name, path)
+            return cls._made(name, text)
         except OSError as error:
-            raise PlanError(f"the run directory {path or '.tamis/runs'} cannot be made: {error}") from error
+            shown = text or os.path.join(".tamis", "runs")
+            if isinstance(error, FileExistsError | NotADirectoryError):
+                raise PlanError(f"the run directory {shown} cannot be made: {error.filename} is a file") from error
+            raise cannot_write(shown, error, "the run directory cannot be made") from error
 
     @classmethod
     def _made(cls, name: str, path: str | None) -> RunDirectory:
         if path is None:
-            path = _claim(os.path.join(".tamis", "runs"), name)
-        elif any(os.path.exists(os.path.join(path, sign)) for sign in ("run.json", "ledger")):
-            raise PlanError(f"{path} already holds a run. Give another run directory, or remove it first")
+            path = _new_directory(os.path.join(".tamis", "runs"), name)
         directory = cls(path)
-        os.makedirs(directory.scratch, exist_ok=True)
+        lock = os.path.join(directory.path, "run.lock")
+        if not os.path.exists(lock):  # else the run may still be going on, and then the lock names it
+            directory._refuse_second_run()
+        os.makedirs(directory.path, exist_ok=True)
+        try:
+            check_trusted(directory.path)
+        except DataError as e:
+            raise PlanError(f"the run directory {e}") from e
+        directory._lock = acquire(lock, directory.path)
+        try:
+            directory._refuse_second_run()
+            os.makedirs(directory.scratch, exist_ok=True)
+        except BaseException:
+            directory.release()
+            raise
+        directory.run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         return directory
+
+    def _refuse_second_run(self) -> None:
+        if any(os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")):
+            raise PlanError(f"{self.path} already holds a run. Give another run directory, or remove it first")
+
+    def release(self) -> None:
+        """Give up the directory: the run is over. Doing it again changes nothing."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
@@ -124,6 +160,8 @@ class RunDirectory:
         path = os.path.join(self.path, "outputs.jsonl")
         if not os.path.exists(path):
             return
+        check_trusted(self.path)
+        check_trusted(path)
         with Path(path).open(encoding="utf-8") as file:
             entries = sorted((json.loads(line) for line in file), key=lambda e: e["order"])
         for entry in entries:
@@ -133,8 +171,8 @@ class RunDirectory:
                 yield pickle.loads(base64.b64decode(entry["task"]))
 
 
-def _claim(parent: str, name: str) -> str:
-    """Make a directory of this run's own, also when others start in the same second."""
+def _new_directory(parent: str, name: str) -> str:
+    """Make a directory that no other run has, also when others start in the same second."""
     os.makedirs(parent, exist_ok=True)
     clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60] or "run"
     stem = os.path.join(parent, f"{clean}-{datetime.now():%Y%m%d-%H%M%S}")

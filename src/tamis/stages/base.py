@@ -17,6 +17,7 @@ from tamis.errors import PlanError, did_you_mean
 from tamis.stages.emit import BadRows, Drop, Emit, Publish
 from tamis.stages.resources import Resources
 from tamis.tasks import TableTask, Task
+from tamis.tasks.base import digest
 
 __all__ = [
     "CompositeStage",
@@ -260,6 +261,10 @@ class ProcessingStage(Generic[X, Y]):
         """Whether the stage has a :meth:`process_batch` of its own."""
         return type(self).process_batch is not ProcessingStage.process_batch
 
+    def notes(self) -> list[str]:
+        """Remarks for the user. They are shown with the plan; new ones are shown after the run."""
+        return []
+
     def with_(
         self,
         *,
@@ -345,9 +350,26 @@ class SourceStage(ProcessingStage[X, Y]):
 
     is_source_stage: ClassVar[bool] = True
 
+    input_id: str = ""
+    """An id of all tasks together, equal for the same input: that of the latest complete listing, empty before it."""
+
     def splits(self, scratch: str) -> Iterator[Y]:
         """Make the tasks. ``scratch`` is the run's directory for data between stages."""
         raise NotImplementedError
+
+    def noting_input(self, tasks: Iterable[Y]) -> Iterator[Y]:
+        """Pass on the tasks, and set :attr:`input_id` when all of them were made. For use in :meth:`splits`."""
+        ids = digest()
+        for task in tasks:
+            ids = digest(ids, task.get_deterministic_id())
+            yield task
+        self.input_id = ids
+
+    def current_input_id(self) -> str:
+        """List the input as it is now, and return its id."""
+        for _ in self.noting_input(self.splits("")):
+            pass
+        return self.input_id
 
     def process(self, task: X) -> list[Y]:  # type: ignore[override]  # a list is one of the forms allowed there
         return list(self.splits(""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
+from tamis.errors import DataError
 from tamis.tasks.base import Task
 from tamis.tasks.row_names import RowNames
 from tamis.tasks.table import TableTask
@@ -35,7 +37,8 @@ def write_task(task: Task[Any], path: str) -> int:
     ('d', ['a'])
     """
     if not isinstance(task, TableTask):
-        return _write_buffers(task.to_buffers(), path)
+        _write_buffers(task.to_buffers(), path)
+        return _written_bytes(path)
     table, names = task.data, task.names
     # Only the table's visible rows are written, also when it is a slice of something larger.
     table = (table if names is None else names.added_to(table)).unify_dictionaries()
@@ -43,11 +46,45 @@ def write_task(task: Task[Any], path: str) -> int:
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in table.to_batches():
             writer.write_batch(batch)
-    return os.path.getsize(path)
+    return _written_bytes(path)
+
+
+def _written_bytes(path: str) -> int:
+    """The size of a file that was just written; nobody else may write to it, whatever the process's umask allows."""
+    status = os.stat(path)
+    if status.st_mode & stat.S_IWOTH and os.name == "posix":
+        os.chmod(path, stat.S_IMODE(status.st_mode) & ~stat.S_IWOTH)
+    return status.st_size
+
+
+def check_trusted(path: str) -> None:
+    """Refuse a file or directory that another user could have written: to unpickle what is in it may run any code.
+
+    It must belong to this user, to root or, for a file, to the owner of its directory, and must not be writable by
+    every user.
+    """
+    if os.name != "posix":
+        return
+    status = os.stat(path)
+    trusted = {os.geteuid(), 0}
+    if not stat.S_ISDIR(status.st_mode):
+        trusted.add(os.stat(os.path.dirname(path) or ".").st_uid)
+    if status.st_uid not in trusted:
+        problem = f"this belongs to the user with the id {status.st_uid}"
+    elif status.st_mode & stat.S_IWOTH:
+        problem = "every user of this machine can write to this"
+    else:
+        return
+    raise DataError(
+        f"{problem}, and reading tasks from it could run code of theirs",
+        path=path,
+        hint="Use a directory of your own that others cannot write to (chmod o-w).",
+    )
 
 
 def read_task(path: str) -> Task[Any]:
     """Read what :func:`write_task` wrote. Tables and arrays stay in the file until they are used (memory-mapped)."""
+    check_trusted(path)
     with Path(path).open("rb") as file:
         magic = file.read(len(_BUFFERS))
     if magic == _BUFFERS:
@@ -86,7 +123,7 @@ def _read_buffers(path: str) -> list[Any]:
 
 
 def pickled(task: Task[Any]) -> bytes:
-    """A small task as bytes for another process, which may not know a class of the user's script: it goes along."""
+    """A small task as bytes for another process. A class of the user's script, which that may not know, is included."""
     known = type(task).__module__.startswith("tamis.")
     data: bytes = pickle.dumps(task) if known else cloudpickle.dumps(task)
     return data

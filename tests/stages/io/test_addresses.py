@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tamis.errors import DataError, MissingExtraError, PlanError
+from tamis.errors import DataError, MissingExtraError, PlanError, StorageError
+from tamis.runs.publication import publish
 from tamis.stages.emit import Publish
-from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader, TextReader, byte_size, destination, paths, publish
+from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader, TextReader, byte_size, destination, paths
 from tamis.tasks import DocumentBatch
 
 ROWS = [{"text": f"row {i}"} for i in range(300)]
@@ -105,8 +106,10 @@ def test_modes_in_memory(memory: str, read: Any, write: Any) -> None:
     for rows in (ROWS, ROWS[:5]):
         write(JsonlWriter(memory, mode="overwrite"), [pa.Table.from_pylist(rows)])
     assert read(JsonlReader(memory)).rows == ROWS[:5]
-    with pytest.raises(PlanError, match="already holds 1 files"):
-        write(JsonlWriter(memory, mode="error"), [pa.Table.from_pylist(ROWS)])
+    with pytest.raises(PlanError, match=r"already holds files \(part-000000.jsonl\), output of another pipeline"):
+        write(JsonlWriter(memory), [pa.Table.from_pylist(ROWS)], fingerprint="another")
+    write(JsonlWriter(memory, mode="append"), [pa.Table.from_pylist(ROWS[5:])], fingerprint="another")
+    assert read(JsonlReader(memory)).rows == ROWS
 
 
 class Bucket(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -140,7 +143,7 @@ def test_a_failed_write_leaves_no_half_object(bucket: str) -> None:
         sink.write(b"half of it")
         raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="the disk is full"):
+    with pytest.raises(StorageError, match=r"out/part-000000.jsonl: this cannot be written: OSError: the disk is full"):
         target.write("part-000000.jsonl", 1, fill)
     assert fsspec.filesystem("bucket").find(bucket) == []
 

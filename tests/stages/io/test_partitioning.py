@@ -201,7 +201,7 @@ def test_a_directory_is_read_when_its_turn_comes(tmp_path: Path, monkeypatch: py
 
 
 def test_both_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"files_per_partition=2 and blocksize='1MB': give one of them"):
+    with pytest.raises(ValueError, match=r"files_per_partition=2 and blocksize='1MB': set only one of them"):
         FilePartitioningStage("data", files_per_partition=2, blocksize="1MB")
 
 

@@ -24,8 +24,8 @@ from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunP
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END
+from tamis.runs.publication import remove_unpublished
 from tamis.stages.base import WorkerMetadata
-from tamis.stages.io.paths import remove_unpublished
 from tamis.tasks import RowNames, TableTask, Task
 from tamis.tasks.storage import pickled, write_task
 
