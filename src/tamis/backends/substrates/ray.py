@@ -69,7 +69,7 @@ BUNDLE = 16
 """The most assignments in one call."""
 
 CALLS_AT_ONCE = 3
-"""Calls that an actor takes at the same time: of one the arguments are read, one runs, of one the results are stored."""
+"""Calls that an actor takes at the same time: one reads its arguments, one runs, one stores its results."""
 
 MACHINE_GONE = "the worker's machine is gone"
 

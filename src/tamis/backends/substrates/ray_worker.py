@@ -87,7 +87,9 @@ class RayWorker:
         Returns what went wrong, whether that was ``setup_on_node``, and how many seconds it took.
         """
         self._begun.result()
-        return self._stage_thread.submit(_within_stage, self._set_up, places, eager, node_failure).result()
+        done: tuple[Failure | None, bool, float]
+        done = self._stage_thread.submit(_within_stage, self._set_up, places, eager, node_failure).result()
+        return done
 
     def run(self, bundle: bytes, slots: int, *objects: Any) -> Any:
         """Work on assignments: ``(group, payloads)`` each. Data made goes into ``slots`` objects of the store.
