@@ -438,7 +438,7 @@ class ReadPartition(ScratchStage[FileGroup, Task[Any]]):
 
 def _further_bits(hashes: Hashes, level: int) -> Hashes:
     """Other numbers for other levels, from the same hashes: the last step of SplitMix64."""
-    mixed = hashes + np.uint64(level) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = hashes + np.uint64(level * 0x9E3779B97F4A7C15 % 2**64)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))

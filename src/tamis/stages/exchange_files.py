@@ -1,9 +1,9 @@
 """The files of an exchange: rows in cells, with an index that says where each cell lies.
 
-A file is an Arrow stream of a head (schema and dictionaries) and one cell after the other, then the index. A reader that
-knows the index reads the head and the cells that it wants, and nothing else. The indexes of all files are merged into
-one file, sorted by partition: a task that reads a partition reads its part of that file, and then one range of each file
-that has rows for it.
+A file is an Arrow stream of a head (schema and dictionaries) and one cell after the other, then the index. A reader
+that knows the index reads the head and the cells that it wants, and nothing else. The indexes of all files are merged
+into one file, sorted by partition: a task that reads a partition reads its part of that file, and then one range of
+each file that has rows for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ from tamis.stages.io.paths import publish
 from tamis.stages.scratch import read_ranges, write_file
 from tamis.tasks import RowNames, TableTask
 
-__all__ = ["Cells", "Parts", "Rows", "merge_indexes", "put_together", "read_cells", "read_indexes", "write_cells"]
+__all__ = [
+    "Cells",
+    "Parts",
+    "Rows",
+    "file_codes",
+    "merge_indexes",
+    "put_together",
+    "read_cells",
+    "read_indexes",
+    "write_cells",
+]
 
 _KIND, _HEAD, _COUNT = b"tamis.kind", b"tamis.head", b"tamis.count"
 _MAGIC = b"TAMISCEL"
@@ -259,6 +269,13 @@ def merge_indexes(
         int(number): Parts(finished.final, index.head, *map(int, place))
         for number, *place in zip(numbers, offsets, lengths, nbytes, rows, strict=True)
     }
+
+
+def file_codes(cells: pa.Table) -> NDArray[np.int32]:
+    """For each cell of a merged index the number of its file, counted in the order of the input."""
+    paths = cells.column("path").combine_chunks()
+    codes: NDArray[np.int32] = numpy_array((paths.chunk(0) if isinstance(paths, pa.ChunkedArray) else paths).indices)
+    return codes
 
 
 def read_cells(cells: pa.Table) -> Iterator[Rows]:

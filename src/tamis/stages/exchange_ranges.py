@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import DataError
 from tamis.stages.emit import Publish
-from tamis.stages.exchange_files import Cells, Ints, Rows, put_together, read_cells, write_cells
+from tamis.stages.exchange_files import Cells, Ints, Rows, file_codes, put_together, read_cells, write_cells
 
 __all__ = ["cut_sorted", "partition_bounds", "range_chooser", "read_range"]
 
@@ -88,9 +88,9 @@ def range_chooser(bounds: Sequence[Any]) -> Callable[[pa.Table], tuple[Ints, Int
     def choose(cells: pa.Table) -> tuple[Ints, Ints]:
         first = _part_of(cells.column("key"), bounds)
         # The last key of a cell is at most the first key of the next cell in the same file.
-        numbers = numpy_array(cells.column("cell"))
+        files = file_codes(cells)
         last = np.append(first[1:], len(bounds))
-        last[np.append(numbers[1:] <= numbers[:-1], True)] = len(bounds)
+        last[np.append(files[1:] != files[:-1], True)] = len(bounds)
         counts = last - first + 1
         chosen = np.repeat(np.arange(len(first)), counts)
         within = np.arange(len(chosen)) - np.repeat(np.cumsum(counts) - counts, counts)

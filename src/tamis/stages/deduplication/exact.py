@@ -19,7 +19,7 @@ from tamis.kernels.hashing import hash_text_128, normalize_text
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange import write_by
-from tamis.stages.exchange_files import Rows, merge_indexes, read_cells, read_indexes
+from tamis.stages.exchange_files import Rows, file_codes, merge_indexes, read_cells, read_indexes
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import load_task
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
@@ -120,10 +120,7 @@ class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
         cells = task.reader_config["parts"].read()
-        # The dictionary of the index has all files in the order of the input: its codes number them.
-        paths = cells.column("path").combine_chunks()
-        numbers = numpy_array((paths.chunk(0) if isinstance(paths, pa.ChunkedArray) else paths).indices)
-        file = np.repeat(numbers, numpy_array(cells.column("rows")))
+        file = np.repeat(file_codes(cells), numpy_array(cells.column("rows")))
         table, names = RowNames.taken_from(Rows.concat(list(read_cells(cells))).table)
         low, high, row = (numpy_array(table.column(name)) for name in ("low", "high", "row"))
         # A stable sort keeps equal hashes in the order of the input, so all but the first of a run are duplicates.

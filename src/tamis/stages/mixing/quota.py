@@ -1,9 +1,9 @@
 """Take a wanted amount of each group of rows: those with the smallest keys, and all of them again if it is more.
 
 How much there is of a group is known only when everything was seen. So the rows are written to the run's scratch
-location, with a random key and a size for each; once all are there, one task finds the largest key to take of each group;
-then the rows are read again in their old order and their old tasks. What is in memory at once does not grow with the
-number of rows, only with the number of groups.
+location, with a random key and a size for each; once all are there, one task finds the largest key to take of each
+group; then the rows are read again in their old order and their old tasks. What is in memory at once does not grow with
+the number of rows, only with the number of groups.
 """
 
 from __future__ import annotations
