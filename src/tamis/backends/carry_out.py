@@ -19,7 +19,8 @@ from tamis.stages.base import SourceStage
 def run_paths(run: Run) -> RunPaths:
     """The directories of a run that workers write to."""
     kept = run.directory
-    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "")
+    drops = kept.drops if run.keep_drops else ""
+    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, drops, kept.payloads, kept.staging)
 
 
 def carry_out(
@@ -55,6 +56,8 @@ def carry_out(
         well = True
         return done
     finally:
+        if not well:
+            run.journal.flush()  # while workers can still be asked for the files that wait with them
         substrate.close(at_once=not well)
         run.observer.finish(coordinator.snapshot("done" if well else "failed"))
 

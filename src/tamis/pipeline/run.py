@@ -33,11 +33,14 @@ def run_plan(
     run_dir: str | None,
     progress: Literal["auto", "live", "plain", "off"] | Observer,
     drop_ledger: bool = True,
+    scratch: str | None = None,
 ) -> RunResult:
     """Carry out a plan; the run directory has its summary and report also when it fails."""
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     directory = RunDirectory.create(plan.name, run_dir)
+    if scratch is not None:
+        directory.keep_scratch_at(scratch)
     sinks = {v.name: v.stage for v in plan.vertices if isinstance(v.stage, FileSink)}
     for stage in sinks.values():  # last, since it may remove earlier output
         stage.prepare()

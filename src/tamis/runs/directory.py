@@ -7,16 +7,18 @@ ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read
 drops/          which rows were left out, by which stage, why, with which score: Parquet
-scratch/        data between stages; removed when the run is done
+scratch/        data between stages, unless that is kept elsewhere; removed when the run is done
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
 import pickle
+import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +30,15 @@ from tamis.errors import PlanError
 from tamis.runs.ledger import Ledger
 from tamis.runs.stats import RunSummary
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import publish, remove_unpublished
+from tamis.stages.io.paths import (
+    absolute,
+    filesystem,
+    is_local,
+    join,
+    make_directory,
+    publish,
+    remove_unpublished,
+)
 from tamis.tasks import Task
 from tamis.tasks.storage import pickled, read_task
 
@@ -53,6 +63,9 @@ class RunDirectory:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self.scratch = os.path.join(self.path, "scratch")
+        self.payloads = os.path.join(self.scratch, "payloads")
+        self.staging = ""  # where records wait for the driver, on machines that do not see this directory
+        self.keeper: Any = None  # keeps the scratch location alive, where it is in memory
         self.quarantine = os.path.join(self.path, "quarantine")
         self.outputs = os.path.join(self.path, "outputs")
         self.drops = os.path.join(self.path, "drops")
@@ -62,7 +75,10 @@ class RunDirectory:
     def create(cls, name: str, path: str | None = None) -> RunDirectory:
         """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline."""
         if path is not None and "://" in path:
-            raise PlanError(f"{path}: the run directory must be on this machine")
+            raise PlanError(
+                f"{path}: the run directory must be on this machine. Data between stages can be elsewhere: "
+                f"run(scratch={path!r})"
+            )
         try:
             return cls._made(name, path)
         except OSError as error:
@@ -78,9 +94,17 @@ class RunDirectory:
         os.makedirs(directory.scratch, exist_ok=True)
         return directory
 
+    def keep_scratch_at(self, place: str) -> None:
+        """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address."""
+        self.scratch = join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}")
+        make_directory(self.scratch)
+        if is_local(self.scratch):
+            self.payloads = os.path.join(self.scratch, "payloads")
+
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
-        return any(path.startswith(f + os.sep) for f in (self.scratch, self.quarantine, self.outputs, self.drops))
+        own = (self.quarantine, self.outputs, self.drops)
+        return path.startswith(join(self.scratch, "")) or any(path.startswith(f + os.sep) for f in own)
 
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""
@@ -118,7 +142,15 @@ class RunDirectory:
 
     def remove_scratch(self) -> None:
         """Free the space of data between stages."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        for place in {os.path.join(self.path, "scratch"), self.scratch}:
+            if is_local(place):
+                shutil.rmtree(place, ignore_errors=True)
+            elif self.keeper is None:
+                fs, inner = filesystem(place)
+                fs.invalidate_cache()
+                with contextlib.suppress(FileNotFoundError):
+                    fs.rm(inner, recursive=True)
+        self.keeper = None
 
     def output_tasks(self) -> Iterator[Task[Any]]:
         """The tasks at the end of the pipeline, in the order of the input, each read when it is asked for."""

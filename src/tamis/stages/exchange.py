@@ -393,7 +393,9 @@ class ReadPartition(ScratchStage[FileGroup, Task[Any]]):
         self, cells: pa.Table, folder: str, buckets: int, level: int
     ) -> tuple[list[tuple[str, int]], set[int], Rows]:
         """Write rows by bucket; return the files, up to two hashes that occur, and some of the rows."""
-        files, held, hashes = [], [], set[int]()
+        files: list[tuple[str, int]] = []
+        held: list[tuple[Rows, Ints]] = []
+        hashes: set[int] = set()
         sample: Rows | None = None
 
         def write() -> None:

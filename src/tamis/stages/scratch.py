@@ -6,6 +6,7 @@ bytes; a file is opened once for all the ranges that are wanted of it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +18,20 @@ import pyarrow as pa
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import base_name, filesystem, is_local, join, make_directory, parent, renames
 from tamis.tasks import Task
-from tamis.tasks.storage import decode_task, encode_task, read_task, temporary_beside
+from tamis.tasks.storage import decode_task, encode_task, read_task, temporary_beside, write_task
 
-__all__ = ["list_files", "load_task", "read_file", "read_ranges", "save_task", "write_file"]
+__all__ = [
+    "exists",
+    "list_files",
+    "load_task",
+    "put_task",
+    "read_file",
+    "read_ranges",
+    "remove_file",
+    "save_task",
+    "touch",
+    "write_file",
+]
 
 Range = tuple[int, int]
 """The first byte and the number of bytes."""
@@ -53,8 +65,7 @@ def write_file(final: str, rows: int, fill: Callable[[pa.NativeFile], object], s
     else:
         temporary = final
     make_directory(parent(temporary))
-    fs, inner = filesystem(temporary)
-    fs.pipe_file(inner, memoryview(content) if getattr(fs, "takes_buffers", False) else content.to_pybytes())
+    _put(temporary, content)
     return Publish(temporary, final, rows, content.size)
 
 
@@ -133,6 +144,49 @@ def read_file(path: str) -> pa.Buffer:
 def save_task(task: Task[Any], final: str, staging: str = "") -> Publish:
     """Write a task to a file, ready to be published."""
     return write_file(final, task.num_items, lambda sink: encode_task(task, sink), staging)
+
+
+def put_task(task: Task[Any], path: str) -> None:
+    """Write a task to a file under a name that nothing else has: there is nothing to publish."""
+    if is_local(path):
+        os.makedirs(parent(path), exist_ok=True)
+        write_task(task, path)
+        return
+    buffer = pa.BufferOutputStream()
+    encode_task(task, buffer)
+    _put(path, buffer.getvalue())
+
+
+def remove_file(path: str) -> None:
+    """Remove a file; one that is gone already is fine."""
+    with contextlib.suppress(OSError):  # Windows does not remove a mapped file; the folder goes with the run
+        if is_local(path):
+            os.unlink(path)
+        else:
+            fs, inner = filesystem(path)
+            fs.rm_file(inner)
+
+
+def _put(path: str, content: pa.Buffer) -> None:
+    fs, inner = filesystem(path)
+    fs.pipe_file(inner, memoryview(content) if getattr(fs, "takes_buffers", False) else content.to_pybytes())
+
+
+def touch(path: str) -> None:
+    """Make an empty file."""
+    if is_local(path):
+        Path(path).touch()
+    else:
+        _put(path, pa.py_buffer(b""))
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file."""
+    if is_local(path):
+        return os.path.exists(path)
+    fs, inner = filesystem(path)
+    fs.invalidate_cache()
+    return bool(fs.exists(inner))
 
 
 def load_task(path: str) -> Task[Any]:

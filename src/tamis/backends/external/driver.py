@@ -8,13 +8,11 @@ data in files of the run directory. Inside of one the engine moves the data; wha
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from tamis.backends.base import Run
@@ -28,6 +26,9 @@ from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import END, Group, Plan
 from tamis.runs.stats import Snapshot, StageStats
 from tamis.stages.base import SourceStage
+from tamis.stages.emit import Publish
+from tamis.stages.io.paths import join, publish
+from tamis.stages.scratch import touch
 from tamis.tasks import Task
 from tamis.tasks.storage import format_order
 
@@ -110,8 +111,7 @@ class ExternalDriver:
         self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
         self._plan, self._run, self._engine = plan, run, engine
         self._scratch = run.directory.scratch
-        self._payloads = os.path.join(self._scratch, "payloads")
-        os.makedirs(self._payloads, exist_ok=True)
+        self._payloads = run.directory.payloads
         self._barriers = numbered_barriers(plan)
         self._held: dict[int, list[Envelope]] = {g.index: [] for g in plan.groups}
         self._keeps: set[int] = set()  # groups whose failed tasks are set aside
@@ -265,7 +265,7 @@ class ExternalDriver:
             raise KeyboardInterrupt
         if self._run.stop.level == 1 and not self._draining:
             self._draining = True
-            Path(self._scratch, STOP).touch()
+            touch(join(self._scratch, STOP))
             self._run.observer.message("Stopping: finishing what is in flight. Press Ctrl-C again to stop at once.")
 
     # -- what comes out ----------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class ExternalDriver:
         paths = set_aside(record.batch, failure, self._run.directory.quarantine)
         for kept, path in itertools.zip_longest(record.kept, paths):
             if kept is not None:
-                os.replace(kept, path)
+                publish(Publish(kept, path, 0, 0))
         self._run.observer.message(
             f"{failure.stage}: task {format_order(record.batch[0].order)} set aside in "
             f"{self._run.directory.quarantine}: {failure.error}"

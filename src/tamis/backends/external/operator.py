@@ -24,9 +24,10 @@ from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunP
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END
 from tamis.stages.base import WorkerMetadata
-from tamis.stages.io.paths import remove_unpublished
+from tamis.stages.io.paths import join, remove_unpublished
+from tamis.stages.scratch import exists, put_task
 from tamis.tasks import RowNames, TableTask, Task
-from tamis.tasks.storage import pickled, write_task
+from tamis.tasks.storage import pickled
 
 STOP = "stop"
 """The file in the run's scratch directory that tells workers to begin nothing new."""
@@ -137,8 +138,8 @@ class Operator:
         sys.path += [p for p in spec.path if p not in sys.path]
         self._group: GroupSpec = pickle.loads(spec.stages)[spec.group]
         self._runner = GroupRunner(self._group, worker, spec.places)
-        self._payloads = os.path.join(spec.places.scratch, "payloads")
-        self._stop = os.path.join(spec.places.scratch, STOP)
+        self._payloads = spec.places.payloads or join(spec.places.scratch, "payloads")
+        self._stop = join(spec.places.scratch, STOP)
 
     def set_up(self) -> None:
         """Set the stages up beforehand. If that fails, the first task will say so."""
@@ -152,7 +153,7 @@ class Operator:
         if parcel.vertex != self._spec.entry:
             yield parcel
             return
-        if parcel.fresh and os.path.exists(self._stop):
+        if parcel.fresh and exists(self._stop):
             self._post(Record(self._spec.group, parcel.envelopes, skipped=True))
             return
         self._post(Record(self._spec.group, [_shown(parcel)], begun=True))
@@ -241,13 +242,11 @@ class Operator:
     def _for_driver(self, envelope: Envelope) -> Any:
         if envelope.vertex == END:
             return pickled(envelope.payload) if isinstance(envelope.payload, Task) else envelope.payload
-        os.makedirs(self._payloads, exist_ok=True)
         return encode_payload(envelope.payload, self._payloads)
 
     def _set_down(self, task: Task[Any]) -> str:
-        os.makedirs(self._payloads, exist_ok=True)
-        path = os.path.join(self._payloads, os.urandom(8).hex())
-        write_task(task, path)
+        path = join(self._payloads, os.urandom(8).hex())
+        put_task(task, path)
         return path
 
     def _post(self, record: Record) -> None:

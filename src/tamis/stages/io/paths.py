@@ -101,6 +101,8 @@ def filesystem(path: str, storage_options: dict[str, Any] | None = None) -> tupl
     import fsspec
 
     scheme = protocol(path)
+    if scheme == "tamis-objects":
+        fsspec.register_implementation(scheme, "tamis.stages.io.object_store.ObjectFileSystem", clobber=True)
     try:
         fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
     except ImportError as e:
@@ -167,6 +169,9 @@ def publish(finished: Publish) -> None:
     """
     if finished.temporary == finished.final:
         return
+    if is_local(finished.final) and not is_local(finished.temporary):
+        _fetch(finished)
+        return
     if is_local(finished.final):
         if os.path.exists(finished.temporary) or not os.path.exists(finished.final):
             os.replace(finished.temporary, finished.final)
@@ -175,6 +180,18 @@ def publish(finished: Publish) -> None:
     _, final = filesystem(finished.final, dict(finished.storage_options))
     if fs.exists(temporary) or not fs.exists(final):
         fs.mv(temporary, final)
+
+
+def _fetch(finished: Publish) -> None:
+    """Publish a file that waits at another place than the one where it belongs."""
+    fs, waiting = filesystem(finished.temporary)
+    if not fs.exists(waiting) and os.path.exists(finished.final):
+        return
+    os.makedirs(parent(finished.final), exist_ok=True)
+    arriving = f"{finished.final}.arriving"
+    Path(arriving).write_bytes(fs.cat_file(waiting))
+    os.replace(arriving, finished.final)
+    fs.rm_file(waiting)
 
 
 def remove_unpublished(finished: Publish) -> None:
