@@ -106,9 +106,12 @@ def stages(source: Path) -> list[ProcessingStage[Any, Any]]:
 
 
 def test_the_folder_is_hidden(machines: None, private: Path) -> None:
+    @ray.remote(num_cpus=2)  # the driver's machine has one core only
+    def look() -> list[str]:
+        return os.listdir(private)
+
     (private / "here").touch()
-    look = ray.remote(num_cpus=2)(os.listdir)  # the driver's machine has one core only
-    assert ray.get(look.remote(str(private))) == []
+    assert ray.get(look.remote()) == []
 
 
 @pytest.mark.parametrize("executor", [StreamingExecutor, RayDataExecutor, XennaExecutor])

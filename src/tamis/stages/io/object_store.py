@@ -45,8 +45,31 @@ class _Directory:
 
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, Entry]] = {}
+        self._shelves: dict[str, Any] = {}
 
-    def add(self, path: str, entry: Entry) -> None:
+    def take_over(self, path: str, node: str, sizes: list[int], refs: list[Any]) -> list[Any]:
+        """Make a file of objects of a worker's; return those that replace them, on the same machine.
+
+        What an actor returns belongs to the caller, here: so the objects that are kept do not end with the worker.
+        """
+        own: list[Any] = []
+        if refs:
+            answer = self._shelf(node).copy.options(num_returns=len(refs)).remote(*refs)
+            own = [answer] if len(refs) == 1 else list(answer)
+        self._add(path, (sizes, own))
+        return own
+
+    def _shelf(self, node: str) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if node not in self._shelves:
+            where = NodeAffinitySchedulingStrategy(node, soft=False)
+            shelf = ray.remote(num_cpus=0, max_restarts=-1)(_Shelf)
+            self._shelves[node] = shelf.options(scheduling_strategy=where).remote()
+        return self._shelves[node]
+
+    def _add(self, path: str, entry: Entry) -> None:
         folder, name = _split(path)
         self._folders.setdefault(folder, {})[name] = entry
 
@@ -62,7 +85,7 @@ class _Directory:
         folder, name = _split(path)
         entry = self._folders.get(folder, {}).pop(name, None)
         if entry is not None:
-            self.add(to, entry)
+            self._add(to, entry)
         return entry is not None
 
     def remove(self, path: str) -> bool:
@@ -71,6 +94,13 @@ class _Directory:
         for other in [other for other in self._folders if other == path or other.startswith(f"{path}/")]:
             found = bool(self._folders.pop(other)) or found
         return found
+
+
+class _Shelf:
+    """An actor on each machine that copies objects, so that the copies belong to the caller."""
+
+    def copy(self, *pieces: Any) -> Any:
+        return pieces[0] if len(pieces) == 1 else pieces
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -109,9 +139,9 @@ class ObjectFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         content = np.frombuffer(value, np.uint8)
         step = max(_LEAST_PIECE, -(-len(content) // _MOST_PIECES))
         pieces = [content[at : at + step] for at in range(0, len(content), step)]
-        owner = self._actor(path)
-        refs = [ray.put(piece, _owner=owner) for piece in pieces]
-        self._ask(path, "add", path, ([len(piece) for piece in pieces], refs))
+        refs = [ray.put(piece) for piece in pieces]
+        node = ray.get_runtime_context().get_node_id()
+        ray.get(self._ask(path, "take_over", path, node, [len(piece) for piece in pieces], refs))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> Any:
         return self.cat_ranges([path], start, end)[0]
