@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("moto.server")
-s3fs = pytest.importorskip("s3fs")
+pytest.importorskip("s3fs")
 
+import s3fs
 from moto.server import ThreadedMotoServer
 
 from tamis.backends.local import LocalExecutor

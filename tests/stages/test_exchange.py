@@ -1,4 +1,4 @@
-"""Exchanges bring rows together: all of them, with their names, in order, whatever the batches, the limits and the files."""
+"""Exchanges bring rows together: all of them, with their names, in order, whatever batches, limits and files are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tamis.pipeline import Pipeline
 from tamis.stages import exchange
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.exchange import Exchange
+from tamis.stages.exchange_rounds import Rounds
 from tamis.stages.io import JsonlReader
 from tamis.tasks import DocumentBatch, TableTask
 from tamis.testing import run_everywhere, run_stage
@@ -47,7 +48,7 @@ class Streamed(PerKey):
         parts = [row for batch in batches for row in self.reduce(batch).data.to_pylist()]  # type: ignore[arg-type]
         assert len(parts) > 1
         assert len({row["k"] for row in parts}) == 1
-        whole = {name: sum((row[name] for row in parts), []) for name in ("n", "name")}
+        whole = {name: [value for row in parts for value in row[name]] for name in ("n", "name")}
         return DocumentBatch([{"k": parts[0]["k"], **whole}])
 
 
@@ -171,6 +172,37 @@ def test_rows_that_vanish_in_a_reduce_are_booked() -> None:
 def test_the_same_on_every_local_executor() -> None:
     tasks = batches(keyed([f"k{n % 7}" for n in range(90)]), 10)
     run_everywhere(lambda _: Pipeline("p", stages=[Streamed(3, 700), Sorted(2)]), initial_tasks=tasks, workers=2)
+
+
+class Components(Exchange[DocumentBatch, DocumentBatch]):
+    """One round of label propagation: a node takes the smallest label around it and sends it to its neighbours."""
+
+    key, partitions = "node", 3
+
+    def reduce(self, rows: DocumentBatch) -> DocumentBatch:
+        least = pl.col("label").min().over("node")
+        frame = rows.to_polars().with_columns(changed=pl.col("label") != least, label=least)
+        return DocumentBatch(frame.select(node="other", other="node", label="label", changed="changed"))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12), st.integers(1, 9))
+def test_rounds_go_on_until_nothing_changes(edges: list[tuple[int, int]], size: int) -> None:
+    pairs = {(n, n) for n in range(10)} | {pair for a, b in edges for pair in ((a, b), (b, a))}
+    label = list(range(10))
+    for _ in label:
+        for a, b in pairs:
+            label[a] = label[b] = min(label[a], label[b])
+    rows = [{"node": a, "other": b, "label": b} for a, b in sorted(pairs)]
+    found = run_stage(Rounds(Components(), at_most=12), batches(rows, size))
+    assert {(row["node"], row["other"]) for row in found} == pairs
+    assert all(row["label"] == label[row["node"]] for row in found)
+
+
+def test_rounds_that_do_not_settle_are_an_error() -> None:
+    rows = [{"node": n, "other": m, "label": m} for n in range(8) for m in (n - 1, n, n + 1) if 0 <= m < 8]
+    with pytest.raises(DataError, match=r"rows still changed in round 2.*\n.*at_most"):
+        run_stage(Rounds(Components(), at_most=2), batches(rows, 50))
 
 
 def test_wrong_declarations_are_refused() -> None:

@@ -24,7 +24,7 @@ from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_128
 from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata, task_types
 from tamis.stages.emit import Publish
-from tamis.stages.exchange_files import Ints, Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
+from tamis.stages.exchange_files import Cells, Ints, Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange_ranges import cut_sorted, partition_bounds, range_chooser, read_range
 from tamis.stages.io.paths import is_local, join
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spilled_files
@@ -200,22 +200,22 @@ class PartitionRows(ScratchStage[TableTask, FileGroup]):
             yield write_partitions(self.owner, final, Rows.of(batch))
 
 
-def write_partitions(owner: Exchange[Any, Any], final: str, rows: Rows) -> Publish:
-    """Write rows by partition."""
+def write_partitions(owner: Exchange[Any, Any], final: str, rows: Rows, count: int = 0) -> Publish:
+    """Write rows by partition, and a number that is kept with the file."""
     if owner.partitioning == "range":
-        return cut_sorted(rows, owner.key_columns[0], owner.partitions, final)
+        return cut_sorted(rows, owner.key_columns[0], owner.partitions, final, count)
     if not owner.key_columns:
-        return write_cells(final, rows, np.zeros(1, np.int64), np.array([0, rows.table.num_rows]))
+        return write_cells(final, rows, np.zeros(1, np.int64), np.array([0, rows.table.num_rows]), count=count)
     hashes = hash_rows(rows.table, owner.key_columns)
-    return write_by(final, rows, (hashes % np.uint64(owner.partitions)).astype(np.int64))
+    return write_by(final, rows, (hashes % np.uint64(owner.partitions)).astype(np.int64), count)
 
 
-def write_by(final: str, rows: Rows, partition: Ints) -> Publish:
+def write_by(final: str, rows: Rows, partition: Ints, count: int = 0) -> Publish:
     """Write rows by the number of their partition; those of a partition stay in their order."""
     by_partition = np.argsort(partition, kind="stable")
     numbers, starts = np.unique(partition[by_partition], return_index=True)
     table = rows.table.unify_dictionaries().take(arrow_array(by_partition.astype(np.int64)))
-    return write_cells(final, rows.with_table(table), numbers, np.append(starts, len(partition)))
+    return write_cells(final, rows.with_table(table), numbers, np.append(starts, len(partition)), count=count)
 
 
 def hash_rows(table: pa.Table, by: Sequence[str]) -> Hashes:
@@ -283,12 +283,16 @@ class Partitions(ScratchSource[FileGroup]):
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
-        merged, mapped = (spilled_files(join(directory, name)) for name in ("merged", "map"))
-        files = read_indexes([(path, size) for path, size, _ in merged or mapped])
-        yield from partition_tasks(self.owner, files, join(directory, "index"))
+        yield from partition_tasks(self.owner, map_files(directory), join(directory, "index"))
 
 
-def partition_tasks(owner: Exchange[Any, Any], files: list[Any], final: str) -> Iterator[FileGroup]:
+def map_files(directory: str) -> list[Cells]:
+    """The indexes of the files of the map side, merged or as they were written, in the order of the input."""
+    merged, mapped = (spilled_files(join(directory, name)) for name in ("merged", "map"))
+    return read_indexes([(path, size) for path, size, _ in merged or mapped])
+
+
+def partition_tasks(owner: Exchange[Any, Any], files: list[Cells], final: str) -> Iterator[FileGroup]:
     """A task for each partition of the rows in some files, with what it takes to read it."""
     choose, bounds = None, None
     if owner.partitioning == "range" and files:

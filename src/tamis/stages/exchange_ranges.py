@@ -25,15 +25,15 @@ CELLS_PER_PARTITION = 4
 """Cells of a file for each partition: the finer they are, the less is read twice at the bounds."""
 
 
-def cut_sorted(rows: Rows, key: str, partitions: int, final: str) -> Publish:
+def cut_sorted(rows: Rows, key: str, partitions: int, final: str, count: int = 0) -> Publish:
     """Write rows sorted by their key, in cells of about equal size."""
     rows = _sorted(rows, key)
-    count = rows.table.num_rows
-    cells = max(1, min(count, CELLS_PER_PARTITION * partitions))
-    edges = np.arange(cells + 1, dtype=np.int64) * count // cells
+    length = rows.table.num_rows
+    cells = max(1, min(length, CELLS_PER_PARTITION * partitions))
+    edges = np.arange(cells + 1, dtype=np.int64) * length // cells
     keys = rows.table.column(key).take(arrow_array(edges[:-1].copy())).combine_chunks()
     keys = keys.chunk(0) if isinstance(keys, pa.ChunkedArray) else keys
-    return write_cells(final, rows, np.arange(cells), edges, keys)
+    return write_cells(final, rows, np.arange(cells), edges, keys, count)
 
 
 def _sorted(rows: Rows, key: str) -> Rows:
