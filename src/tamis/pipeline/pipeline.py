@@ -115,6 +115,7 @@ class Pipeline:
         run_dir: str | os.PathLike[str] | None = None,
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
         drop_ledger: bool = True,
+        scratch: str | None = None,
     ) -> RunResult:
         """Run the pipeline.
 
@@ -124,6 +125,9 @@ class Pipeline:
             run_dir: Directory for what the run remembers; a new one below ``.tamis/runs`` by default.
             progress: What is shown meanwhile: ``"auto"`` is a live table on a terminal, else a line now and then.
             drop_ledger: Whether to note in the run directory which rows were left out, and why.
+            scratch: Where data between stages is kept: a local path, or an fsspec address such as
+                ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
+                of Ray where the machines of a cluster do not share it.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -131,7 +135,7 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger)
+        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger, scratch)
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"

@@ -37,12 +37,15 @@ def run_plan(
     run_dir: str | os.PathLike[str] | None,
     progress: Literal["auto", "live", "plain", "off"] | Observer,
     drop_ledger: bool = True,
+    scratch: str | None = None,
 ) -> RunResult:
     """Carry out a plan; the run directory has its summary and report also when it fails."""
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     observer = choose_progress(progress) if isinstance(progress, str) else progress
     directory = RunDirectory.create(plan.name, run_dir)
+    if scratch is not None:
+        directory.keep_scratch_at(scratch)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         with Outputs(plan, directory, initial, started) as outputs:  # last, since it may remove earlier output

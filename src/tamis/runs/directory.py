@@ -7,12 +7,13 @@ ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
-scratch/        data between stages; removed when the run is done
+scratch/        data between stages, unless that is kept elsewhere; removed when the run is done
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -29,7 +30,7 @@ from tamis.errors import DataError, PlanError, redacted
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
 from tamis.stages.io.locks import Lock, acquire
-from tamis.stages.io.paths import cannot_write, path_text
+from tamis.stages.io.paths import absolute, cannot_write, filesystem, is_local, join, make_directory, path_text
 from tamis.tasks import Task
 from tamis.tasks.storage import check_trusted, read_task
 
@@ -51,6 +52,9 @@ class RunDirectory:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self.scratch = os.path.join(self.path, "scratch")
+        self.payloads = os.path.join(self.scratch, "payloads")
+        self.staging = ""  # where records wait for the driver, on machines that do not see this directory
+        self.keeper: Any = None  # keeps the scratch location alive, where it is in memory
         self.quarantine = os.path.join(self.path, "quarantine")
         self.outputs = os.path.join(self.path, "outputs")
         self.drops = os.path.join(self.path, "drops")
@@ -67,7 +71,10 @@ class RunDirectory:
         """
         text = None if path is None else path_text(path)
         if text is not None and "://" in text:
-            raise PlanError(f"{redacted(text)}: the run directory must be on this machine")
+            raise PlanError(
+                f"{redacted(text)}: the run directory must be on this machine. Data between stages can be elsewhere: "
+                f"run(scratch={redacted(text)!r})"
+            )
         try:
             return cls._made(name, text)
         except OSError as error:
@@ -109,9 +116,17 @@ class RunDirectory:
             self._lock.release()
             self._lock = None
 
+    def keep_scratch_at(self, place: str) -> None:
+        """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address."""
+        self.scratch = join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}")
+        make_directory(self.scratch)
+        if is_local(self.scratch):
+            self.payloads = os.path.join(self.scratch, "payloads")
+
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
-        return any(path.startswith(f + os.sep) for f in (self.scratch, self.quarantine, self.outputs, self.drops))
+        own = (self.quarantine, self.outputs, self.drops)
+        return path.startswith(join(self.scratch, "")) or any(path.startswith(f + os.sep) for f in own)
 
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""
@@ -153,7 +168,15 @@ class RunDirectory:
 
     def remove_scratch(self) -> None:
         """Free the space of data between stages."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        for place in {os.path.join(self.path, "scratch"), self.scratch}:
+            if is_local(place):
+                shutil.rmtree(place, ignore_errors=True)
+            elif self.keeper is None:
+                fs, inner = filesystem(place)
+                fs.invalidate_cache()
+                with contextlib.suppress(FileNotFoundError):
+                    fs.rm(inner, recursive=True)
+        self.keeper = None
 
     def output_tasks(self) -> Iterator[Task[Any]]:
         """The tasks at the end of the pipeline, in the order of the input, each read when it is asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import replace
+from pathlib import Path
 
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import filesystem, is_local, writing
@@ -36,6 +37,9 @@ def publish(finished: Publish) -> None:
     if finished.temporary == finished.final:
         return
     with writing(finished.final):
+        if is_local(finished.final) and not is_local(finished.temporary):
+            _fetch(finished)
+            return
         if is_local(finished.final):
             if os.path.exists(finished.temporary) or not os.path.exists(finished.final):
                 os.replace(finished.temporary, finished.final)
@@ -44,6 +48,18 @@ def publish(finished: Publish) -> None:
         _, final = filesystem(finished.final, dict(finished.storage_options))
         if fs.exists(temporary) or not fs.exists(final):
             fs.mv(temporary, final)
+
+
+def _fetch(finished: Publish) -> None:
+    """Publish a file that waits at another place than the one where it belongs."""
+    fs, waiting = filesystem(finished.temporary)
+    if not fs.exists(waiting) and os.path.exists(finished.final):
+        return
+    os.makedirs(os.path.dirname(finished.final), exist_ok=True)
+    arriving = f"{finished.final}.arriving"
+    Path(arriving).write_bytes(fs.cat_file(waiting))
+    os.replace(arriving, finished.final)
+    fs.rm_file(waiting)
 
 
 def remove_unpublished(finished: Publish) -> None:

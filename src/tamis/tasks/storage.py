@@ -36,21 +36,27 @@ def write_task(task: Task[Any], path: str) -> int:
     >>> task.dataset_name, task.data.column("text").to_pylist()
     ('d', ['a'])
     """
+    with pa.OSFile(path, "wb") as sink:
+        encode_task(task, sink)
+    return _written_bytes(path)
+
+
+def encode_task(task: Task[Any], sink: pa.NativeFile) -> None:
+    """Write a task to a file that is open, or to memory."""
     if not isinstance(task, TableTask):
-        _write_buffers(task.to_buffers(), path)
-        return _written_bytes(path)
+        _write_buffers(task.to_buffers(), sink)
+        return
     table, names = task.data, task.names
     # Only the table's visible rows are written, also when it is a slice of something larger.
     table = (table if names is None else names.added_to(table)).unify_dictionaries()
     schema = table.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         for batch in table.to_batches():
             writer.write_batch(batch)
-    return _written_bytes(path)
 
 
 def _written_bytes(path: str) -> int:
-    """The size of a file that was just written; nobody else may write to it, whatever the process's umask allows."""
+    """The size of a file that was just written; other users may not write to it, whatever the umask allows."""
     status = os.stat(path)
     if status.st_mode & stat.S_IWOTH and os.name == "posix":
         os.chmod(path, stat.S_IMODE(status.st_mode) & ~stat.S_IWOTH)
@@ -88,8 +94,16 @@ def read_task(path: str) -> Task[Any]:
     with Path(path).open("rb") as file:
         magic = file.read(len(_BUFFERS))
     if magic == _BUFFERS:
-        return Task.from_buffers(_read_buffers(path))
-    with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
+        return decode_task(pa.py_buffer(np.memmap(path, np.uint8, mode="c")))
+    with pa.memory_map(path, "rb") as source:
+        return decode_task(source.read_buffer())
+
+
+def decode_task(content: pa.Buffer) -> Task[Any]:
+    """The task in the bytes of a file; nothing is copied."""
+    if content[: len(_BUFFERS)].to_pybytes() == _BUFFERS:
+        return Task.from_buffers(_read_buffers(memoryview(content)))
+    with pa.ipc.open_file(content) as reader:
         table = reader.read_all()
     metadata = dict(table.schema.metadata or {})
     kind, name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
@@ -98,20 +112,16 @@ def read_task(path: str) -> Task[Any]:
     return task if names is None else task.named(names)
 
 
-def _write_buffers(buffers: list[Any], path: str) -> int:
-    """One file with the buffers of a task, each where arrays may start."""
+def _write_buffers(buffers: list[Any], sink: pa.NativeFile) -> None:
+    """The buffers of a task, each where arrays may start."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
-    head = _BUFFERS + struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)
-    with Path(path).open("wb") as file:
-        file.write(head)
-        for buffer in buffers:
-            file.write(b"\0" * (-file.tell() % _ALIGNED))
-            file.write(buffer)
-        return file.tell()
+    sink.write(_BUFFERS + struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes))
+    for buffer in buffers:
+        sink.write(b"\0" * (-sink.tell() % _ALIGNED))
+        sink.write(buffer)
 
 
-def _read_buffers(path: str) -> list[Any]:
-    whole = memoryview(np.memmap(path, np.uint8, mode="c"))  # type: ignore[arg-type]  # arrays are buffers
+def _read_buffers(whole: memoryview) -> list[Any]:
     (count,) = struct.unpack_from("<Q", whole, len(_BUFFERS))
     sizes = struct.unpack_from(f"<{count}Q", whole, len(_BUFFERS) + 8)
     at, buffers = len(_BUFFERS) + 8 * (1 + count), []

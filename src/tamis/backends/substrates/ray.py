@@ -53,6 +53,7 @@ from tamis.backends.substrates.ray_worker import (
     RayWorker,
     running_stage,
     save_task,
+    sentinel_folder,
     set_up_node,
 )
 from tamis.stages.base import ProcessingStage
@@ -155,8 +156,8 @@ class RaySubstrate:
         self._fan_out: dict[int, int] = {}
         self._stage_names = {v: name for spec in specs.values() for v, name in spec.names.items()}
         self._saving: list[Any] = []
-        if places.scratch:
-            Path(places.scratch, SENTINEL).touch()
+        if places.scratch and not places.staging:
+            Path(sentinel_folder(places), SENTINEL).touch()
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
@@ -383,10 +384,12 @@ class RaySubstrate:
         return time.monotonic()
 
     def save_task(self, payload: Any, path: str) -> None:
-        """Have a task written to a file where its data is."""
+        """Have a task written to a file of the driver's machine."""
         objects: dict[Any, int] = {}
         place = self._place(payload, objects)
-        self._saving.append(ray.remote(num_cpus=0)(save_task).remote(place, path, *objects))
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        save = ray.remote(num_cpus=0)(save_task).options(scheduling_strategy=here)
+        self._saving.append(save.remote(place, path, *objects))
 
     def close(self, *, at_once: bool) -> None:
         """Stop the actors: after a teardown of their stages, or by killing them. What has not set up is just killed."""

@@ -302,15 +302,23 @@ def _travelling(failure: Failure) -> Failure:
     return failure if travels(failure.exception) else replace(failure, exception=None)
 
 
+def sentinel_folder(places: RunPaths) -> str:
+    """The folder of the run directory with the file by which workers see that they have it."""
+    from tamis.stages.io.paths import is_local
+
+    return places.scratch if is_local(places.scratch) else os.path.join(os.path.dirname(places.outputs), "scratch")
+
+
 def _not_shared(places: RunPaths) -> Failure | None:
     """What is wrong if this machine does not see the run's directory."""
     from tamis.backends.runner import Failure
     from tamis.errors import PlanError
 
-    if not places.scratch or os.path.exists(os.path.join(places.scratch, SENTINEL)):
+    if not places.scratch or places.staging or os.path.exists(os.path.join(sentinel_folder(places), SENTINEL)):
         return None
     words = (
-        f"the run directory {os.path.dirname(places.scratch)} is not there on machine {os.uname().nodename}, where a "
-        "worker runs: give one on a file system that all machines of the cluster share, run(run_dir=...)"
+        f"the run directory {os.path.dirname(sentinel_folder(places))} is not there on machine "
+        f"{os.uname().nodename}, where a worker runs, but it was there on all machines when the run began: give one on "
+        "a file system that all machines of the cluster share, run(run_dir=...)"
     )
     return Failure("", words, permanent=True, exception=PlanError(words))

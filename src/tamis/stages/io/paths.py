@@ -142,6 +142,8 @@ def filesystem(path: str, storage_options: dict[str, Any] | None = None) -> tupl
     import fsspec
 
     scheme = protocol(path)
+    if scheme == "tamis-objects":
+        fsspec.register_implementation(scheme, "tamis.stages.io.object_store.ObjectFileSystem", clobber=True)
     try:
         fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
     except ImportError as e:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from tamis.errors import DataError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.column_values import read_column, text_values
-from tamis.stages.exchange import ShuffleStage, ShuffleWrite
-from tamis.stages.spill import folder_for
+from tamis.stages.exchange import ShuffleStage
 from tamis.tasks import DocumentBatch
 
 __all__ = ["DocumentJoiner", "DocumentSplitter"]
@@ -186,21 +185,8 @@ class _JoinAcross(ShuffleStage):
     def reduce(self, partition: DocumentBatch) -> DocumentBatch:
         return self.joiner.process(partition)
 
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        write, *others = super().decompose()
-        folder = folder_for(self.name)
-        checked = _WriteSegments(folder, self.by, self.partitions, _needed(self.joiner))
-        return [checked.with_(name=write.name), *others]
-
-
-@dataclass(repr=False)
-class _WriteSegments(ShuffleWrite):
-    """The map side, which knows before a run what the reduce side needs."""
-
-    needed: list[str]
-
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], self.needed
+        return ["data"], _needed(self.joiner)
 
 
 def _joined(table: pa.Table, joiner: DocumentJoiner) -> tuple[pa.Table, Positions, Positions]:
