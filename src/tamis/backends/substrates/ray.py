@@ -122,7 +122,7 @@ class RaySubstrate:
 
     Args:
         specs: The groups of the plan.
-        places: Where the run keeps its files, on a file system that all machines share.
+        places: Where the run keeps its files.
         eager: The groups whose stages are set up before a worker is called ready.
         runtime_envs: The runtime environment of groups that have one of their own.
         runtime_env: The runtime environment of all others.
