@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.errors import DataError
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import publish
-from tamis.stages.scratch import read_ranges, write_file
+from tamis.stages.scratch import make_visible, read_ranges, write_file
 from tamis.tasks import RowNames, TableTask
 
 __all__ = [
@@ -260,7 +259,7 @@ def merge_indexes(
     edges = np.append(starts, len(order)).astype(np.int64)
     cells = cells.take(arrow_array(chosen[order].astype(np.int64)))
     finished = write_cells(final, Rows(cells), numbers.astype(np.int64), edges)
-    publish(finished)
+    make_visible(finished)
     (index,) = read_indexes([(finished.final, finished.nbytes)])
     nbytes = np.add.reduceat(numpy_array(cells.column("nbytes")), starts)
     rows = np.add.reduceat(numpy_array(cells.column("rows")), starts)

@@ -24,6 +24,8 @@ __all__ = [
     "exists",
     "list_files",
     "load_task",
+    "make_visible",
+    "place_file",
     "put_task",
     "read_file",
     "read_ranges",
@@ -67,6 +69,28 @@ def write_file(final: str, rows: int, fill: Callable[[pa.NativeFile], object], s
     make_directory(parent(temporary))
     _put(temporary, content)
     return Publish(temporary, final, rows, content.size)
+
+
+def place_file(path: str, content: bytes | memoryview) -> None:
+    """Write a file whole under its final name, at once: writing the same bytes again changes nothing."""
+    if is_local(path):
+        with temporary_beside(path) as temporary:
+            Path(temporary).write_bytes(content)
+            os.replace(temporary, path)
+        return
+    make_directory(parent(path))
+    _put(path, pa.py_buffer(content))
+
+
+def make_visible(finished: Publish) -> None:
+    """Give a file that :func:`write_file` wrote its final name at once: for the driver, which needs no record of it."""
+    if finished.temporary == finished.final:
+        return
+    if is_local(finished.final):
+        os.replace(finished.temporary, finished.final)
+        return
+    fs, temporary = filesystem(finished.temporary)
+    fs.mv(temporary, filesystem(finished.final)[1])
 
 
 def list_files(directory: str) -> list[tuple[str, int]]:

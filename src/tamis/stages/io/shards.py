@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import io
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
@@ -24,8 +23,9 @@ from tamis.stages.io.one_schema import unified
 from tamis.stages.io.paths import join, open_read
 from tamis.stages.io.sink import FileSink
 from tamis.stages.io.writers import chosen_columns, partitions
+from tamis.stages.scratch import place_file
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
-from tamis.tasks.storage import format_order, temporary_beside
+from tamis.tasks.storage import format_order
 
 __all__ = ["MergeShards", "WritePieces"]
 
@@ -72,12 +72,8 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
         for directory, rows in partitions(task, self.partition_by):
             for part, encoded, header in self._pieces(columns if rows is None else columns.take(rows)):
                 name = f"{format_order(task.order)}-{task.task_id}.{number}.{self.encoder.extension}"
-                piece = os.path.join(self._directory, name)
-                # A task that is run again writes the same bytes under the same name.
-                with temporary_beside(piece) as temporary:
-                    with open(temporary, "wb") as file:  # noqa: PTH123 - plain open is enough
-                        file.write(encoded)
-                    os.replace(temporary, piece)
+                piece = join(self._directory, name)
+                place_file(piece, encoded)  # a task that is run again writes the same bytes under the same name
                 number += 1
                 yield FileGroup(
                     [piece],
