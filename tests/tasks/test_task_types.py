@@ -57,7 +57,7 @@ def test_arrays_are_in_the_file_and_not_copied(tmp_path: Path) -> None:
     # They are the file's memory.
     assert not any(array.flags.owndata for array in (read.matrix, read.data[0].vector))
     read.matrix[0, 0] = 7  # which may be written to, and stays private
-    del read, bases
+    del read
     gc.collect()
     assert read_task(str(tmp_path / "task")).matrix[0, 0] == 1
 
