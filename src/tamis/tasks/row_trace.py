@@ -133,6 +133,7 @@ def _codes(one: pa.ChunkedArray, other: pa.ChunkedArray) -> NDArray[np.int64] | 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
     """Both columns in one type: pandas gives text and numbers with nulls other types than they had."""
+    one, other = (c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in (one, other))
     if one.type == other.type:
         return (one, other) if not pa.types.is_nested(one.type) else None
     for kinds, common in ((_TEXT, pa.large_string()), (_NUMBERS, pa.float64())):
