@@ -68,7 +68,9 @@ def test_stages_that_need_more_cards_than_there_are_are_refused_with_the_arithme
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, 24.0)
-    with pytest.raises(ResourceError, match=r"1 \(a\) \+ 0\.5 \(b\) = 1\.5 GPUs at the same time, this machine has 1\."):
+    with pytest.raises(
+        ResourceError, match=r"1 \(a\) \+ 0\.5 \(b\) = 1\.5 GPUs at the same time, this machine has 1\."
+    ):
         run(tmp_path, OnCard().with_(name="a"), OnCpu(), OnCard().with_(name="b", resources=Resources(gpus=0.5)))
     with pytest.raises(ResourceError, match=r"asks for 2 GPUs for each worker, this machine has 1"):
         run(tmp_path, OnCard().with_(resources=Resources(gpus=2)))

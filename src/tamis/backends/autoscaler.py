@@ -77,7 +77,13 @@ START_S = 600.0
 
 def is_staffed(group: Group) -> bool:
     """Whether a group has workers of its own."""
-    wishes = (group.resources.requires_gpu, group.workers, group.runtime_env, group.timeout_s is not None, group.is_async)
+    wishes = (
+        group.resources.requires_gpu,
+        group.workers,
+        group.runtime_env,
+        group.timeout_s is not None,
+        group.is_async,
+    )
     return any(map(bool, wishes))
 
 

@@ -159,9 +159,7 @@ def _check_alone(nodes: Sequence[Node], demand: Demand, where: str) -> None:
         )
     largest = max((card_gb(memory) for node in able for memory in node.gpus), default=0.0)
     if needs.gpu_memory_gb > largest:
-        raise ResourceError(
-            f"{stage} {_each(needs)} for each worker, the largest card of {where} has {largest:g} GB"
-        )
+        raise ResourceError(f"{stage} {_each(needs)} for each worker, the largest card of {where} has {largest:g} GB")
     able = [node for node in able if any(card_gb(memory) >= needs.gpu_memory_gb for memory in node.gpus)]
     roomy = max(able, key=lambda node: node.cpus)
     if needs.cpus > roomy.cpus + EPSILON:

@@ -23,7 +23,7 @@ from tamis.plan import END, Group, Plan
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
-from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
+from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.io.paths import remove_unpublished
 from tamis.stages.spill import spill

@@ -120,8 +120,11 @@ def _row_bytes(task: TableTask) -> NDArray[np.float64]:
     sizes = np.zeros(table.num_rows)
     for column in table.columns:
         kind = column.type
-        if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind) or (
-            pa.types.is_large_string(kind)
+        if (
+            pa.types.is_binary(kind)
+            or pa.types.is_string(kind)
+            or pa.types.is_large_binary(kind)
+            or (pa.types.is_large_string(kind))
         ):
             sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
         else:
@@ -182,8 +185,9 @@ def _joined(parts: Sequence[StageCall], made: list[Task[Any]]) -> Iterator[tuple
 
 def _made_of(made: Task[Any], part: Task[Any]) -> Task[Any]:
     if isinstance(made, TableTask) and isinstance(part, TableTask):
-        made = copy.copy(made)
-        made.made_of(part)
+        own = copy.copy(made)
+        own.made_of(part)
+        return own
     return made
 
 

@@ -137,7 +137,7 @@ class ProcessingStage(Generic[X, Y]):
         raise NotImplementedError(f"{type(self).__name__} has no process()")
 
     def process_batch(self, tasks: list[X]) -> Iterable[Emission]:
-        """Work on several tasks at once, as many as :attr:`batch_size` or another limit allows. By default: one by one."""
+        """Work on as many tasks at once as :attr:`batch_size` or another limit allows. By default: one by one."""
         for task in tasks:
             yield from emissions(self.process(task))
 
@@ -189,10 +189,13 @@ class ProcessingStage(Generic[X, Y]):
         """
         return None
 
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Called once in each worker before its first task: load models, open connections."""
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> Any:
+        """Called once in each worker before its first task: load models, open connections.
 
-    def teardown(self) -> None:
+        What it returns is ignored. In an ``async`` stage, ``setup`` and :meth:`teardown` may be ``async`` too.
+        """
+
+    def teardown(self) -> Any:
         """Called once in each worker after its last task."""
 
     def num_workers(self) -> int | None:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from tamis.backends.autoscaler import Autoscaler, is_staffed
 from tamis.backends.balance import Demand, Node, check_fits
-from tamis.backends.demand import at_the_same_time
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
+from tamis.backends.demand import at_the_same_time
 from tamis.backends.runner import GroupSpec
 from tamis.backends.streaming.cluster_view import Cluster, load_ray
 from tamis.backends.worker_registry import Pool, WorkerRegistry
@@ -110,9 +110,7 @@ class StreamingExecutor:
         work = [g for g in plan.groups if not g.is_source]
         staffed = [g for g in work if is_staffed(g)]
         shared = frozenset(g.index for g in work if not is_staffed(g))
-        pools = [
-            Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in staffed
-        ]
+        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in staffed]
         pools += [Pool(shared, 0)] if shared else []
         envs = {g.index: g.runtime_env for g in staffed if g.runtime_env}
         eager = frozenset(g.index for g in staffed)
