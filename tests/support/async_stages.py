@@ -20,10 +20,10 @@ class Meet(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     together: int = 40
 
-    async def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:  # type: ignore[override]
+    async def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self.inside, self.enough = 0, asyncio.Event()
 
-    async def process(self, task: DocumentBatch) -> DocumentBatch:  # type: ignore[override]
+    async def process(self, task: DocumentBatch) -> DocumentBatch:
         self.inside += 1
         if self.inside == self.together:
             self.enough.set()
@@ -37,7 +37,7 @@ class Backwards(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     max_in_flight = 20
 
-    async def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:  # type: ignore[override]
+    async def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self.done = [asyncio.Event() for _ in range(21)]
         self.done[20].set()
 
@@ -51,10 +51,10 @@ class Backwards(ProcessingStage[DocumentBatch, DocumentBatch]):
 class FailsOnce(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Raises the first time that it is given row 3, hangs the first time that it is given row 5."""
 
-    async def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:  # type: ignore[override]
+    async def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self.seen: set[int] = set()
 
-    async def process(self, task: DocumentBatch) -> DocumentBatch:  # type: ignore[override]
+    async def process(self, task: DocumentBatch) -> DocumentBatch:
         (n,) = task["n"].to_pylist()
         first = n not in self.seen
         self.seen.add(n)
@@ -68,7 +68,7 @@ class FailsOnce(ProcessingStage[DocumentBatch, DocumentBatch]):
 class Hangs(ProcessingStage[DocumentBatch, DocumentBatch]):
     """Never returns, except for row 0, for which it raises."""
 
-    async def process(self, task: DocumentBatch) -> DocumentBatch:  # type: ignore[override]
+    async def process(self, task: DocumentBatch) -> DocumentBatch:
         if task["n"].to_pylist() == [0]:
             raise ValueError("no such model")
         await asyncio.Event().wait()

@@ -204,10 +204,13 @@ class ProcessingStage(Generic[X, Y]):
         """
         return None
 
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Called once in each worker before its first task: load models, open connections."""
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> Any:
+        """Called once in each worker before its first task: load models, open connections.
 
-    def teardown(self) -> None:
+        What it returns is ignored. In an ``async`` stage, ``setup`` and :meth:`teardown` may be ``async`` too.
+        """
+
+    def teardown(self) -> Any:
         """Called once in each worker after its last task."""
 
     def num_workers(self) -> int | None:

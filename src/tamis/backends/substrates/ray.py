@@ -169,7 +169,9 @@ class RaySubstrate:
         options: dict[str, Any] = {"scheduling_strategy": where, **({"runtime_env": env} if env else {})}
         options["enable_task_events"] = False  # the run keeps its own account of every task
         in_flight = self._specs[only].in_flight if only >= 0 and self._specs[only].is_async else 0
-        options["max_concurrency"] = in_flight + 2 if in_flight else CALLS_AT_ONCE
+        timed = any(stage.timeout_s for group in groups for stage in self._specs[group].stages.values())
+        # The clock of a time limit runs from the end of the call before: such calls must not overtake each other.
+        options["max_concurrency"] = in_flight + 2 if in_flight else 1 if timed else CALLS_AT_ONCE
         actor_class: Any = self._async_actor_class if in_flight else self._actor_class
         actor = actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
         state = self._workers[worker] = _Worker(actor, groups, node, self._node_ready(node))

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tamis.backends.runner import Failure, Outcome, RunPaths
 
 # Imported where they are used: the environment must be set first, and an actor is up sooner.
+
+T = TypeVar("T")
 
 SENTINEL = ".tamis-run"
 """A file in the run's scratch directory by which a worker sees that it has the same file system as the driver."""
@@ -180,7 +182,7 @@ class AsyncRayWorker(RayWorker):
             await self._placement.close_async()
 
 
-def _within_stage(function: Callable[..., Any], *arguments: Any) -> Any:
+def _within_stage(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function; where a stage ends its process with ``sys.exit``, end it: the thread would only be lost."""
     try:
         return function(*arguments)
