@@ -138,8 +138,9 @@ def test_a_worker_that_dies_costs_nothing(tmp_path: Path) -> None:
 def test_a_task_that_kills_its_worker_each_time_is_named(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
+    before = KillsItself(str(marks), times=0).with_(name="before")  # runs in the same worker
     with pytest.raises(WorkerDiedError, match=r"stage 'KillsItself', task 000001, tried \d times"):
-        run([KillsItself(str(marks), times=99)], tmp_path, batches(4))
+        run([before, KillsItself(str(marks), times=99)], tmp_path, batches(4))
 
 
 class StopsAtTheFirst(NoProgress):

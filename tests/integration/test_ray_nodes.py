@@ -291,7 +291,7 @@ class WaitsForAnotherMachine(Witness):
         elif task.order[0] < 6:
             time.sleep(0.4)  # so that tasks are known to be worth sharing
         else:
-            wait_for(joined.exists, "no other machine is given a task", 240.0)
+            wait_for(joined.exists, "no other machine is given a task")
         return super().process(task)
 
 
