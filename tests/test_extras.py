@@ -6,29 +6,25 @@ import re
 import tomllib
 from pathlib import Path
 
+from tamis.stages.io.paths import _EXTRAS
+
 ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+NAMED = re.compile(r"tamis\[([a-z][\w,-]*)\]|extra=\"(\w+)\"")
 
 
 def test_extras_that_are_named_exist() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     sources = [*(ROOT / "src" / "tamis").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
-    sources += (ROOT / "examples").rglob("*.py")
-    named: dict[str, str] = {}
-    for path in sources:
-        text = path.read_text(encoding="utf-8")
-        for found in re.finditer(
-            r"tamis\\?\[([a-z][\w,-]*)\\?\]|extra=\"(\w+)\"|\(\"\w+\", \"(\w+)\"\),$", text, re.MULTILINE
-        ):
-            for extra in (found[1] or found[2] or "").split(","):
-                named[extra] = str(path)
-    named.pop("", None)
-    assert {"s3", "hf", "ray"} <= named.keys()
-    assert {extra: path for extra, path in named.items() if extra not in project["optional-dependencies"]} == {}
+    named = {
+        extra: str(path)
+        for path in [*sources, *(ROOT / "examples").rglob("*.py")]
+        for found in NAMED.finditer(path.read_text(encoding="utf-8"))
+        for extra in (found[1] or found[2]).split(",")
+    }
+    assert {"s3", "ray"} <= named.keys()
+    assert {extra: path for extra, path in named.items() if extra not in EXTRAS} == {}
 
 
-def test_extras_of_stores_exist() -> None:
-    from tamis.stages.io.paths import _EXTRAS
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def test_extras_of_stores_install_what_they_need() -> None:
     for package, extra in _EXTRAS.values():
-        assert any(requirement.startswith(package) for requirement in project["optional-dependencies"][extra])
+        assert any(requirement.startswith(package) for requirement in EXTRAS[extra])
