@@ -166,9 +166,7 @@ def test_a_directory_that_appears_during_the_run_costs_no_record() -> None:
         Path("out/part-000002.jsonl").mkdir(parents=True, exist_ok=True)
         return task
 
-    with pytest.raises(
-        Exception, match=r"part-000002.jsonl: this cannot be written: there is a directory of this name"
-    ):
+    with pytest.raises(Exception, match=r"part-000002.jsonl: .*: there is a directory of this name"):
         run("monday", JsonlWriter("out"), make_directory, run_dir="a-run")
     summary = json.loads(Path("a-run/run.json").read_text())
     assert summary["state"] == "failed"

@@ -27,7 +27,7 @@ from tamis.runs.directory import RunDirectory, StoredOutput
 from tamis.runs.ledger import Ledger
 from tamis.runs.publication import publish, remove_unpublished, sync
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import base_name, is_local
+from tamis.stages.io.paths import base_name, is_local, write_problem
 from tamis.tasks.storage import pickled, temporary_beside
 
 if TYPE_CHECKING:
@@ -293,4 +293,4 @@ def _explained(path: str, problem: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise PublishError(redacted(f"{path}: {problem}: {error.strerror or error}{hint}")) from error
+        raise PublishError(redacted(f"{path}: {problem}: {write_problem(error)}{hint}")) from error

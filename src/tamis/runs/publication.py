@@ -36,14 +36,14 @@ def publish(finished: Publish) -> None:
     """
     if finished.temporary == finished.final:
         return
+    if is_local(finished.final) and not is_local(finished.temporary):
+        _fetch(finished)
+        return
+    if is_local(finished.final):
+        if os.path.exists(finished.temporary) or not os.path.exists(finished.final):
+            os.replace(finished.temporary, finished.final)
+        return
     with writing(finished.final):
-        if is_local(finished.final) and not is_local(finished.temporary):
-            _fetch(finished)
-            return
-        if is_local(finished.final):
-            if os.path.exists(finished.temporary) or not os.path.exists(finished.final):
-                os.replace(finished.temporary, finished.final)
-            return
         fs, temporary = filesystem(finished.temporary, dict(finished.storage_options))
         _, final = filesystem(finished.final, dict(finished.storage_options))
         if fs.exists(temporary) or not fs.exists(final):

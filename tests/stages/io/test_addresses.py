@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 import gzip
 import http.server
+import importlib
 import io
 import itertools
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,12 +166,41 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         paths.filesystem("s3://bucket/data")
 
 
+@pytest.mark.parametrize(
+    ("scheme", "package", "install"),
+    [("hf", "huggingface_hub", '"tamis[hf]"'), ("s3", "s3fs", '"tamis[s3]"'), ("az", "adlfs", "adlfs")],
+)
+def test_a_missing_package_of_a_store_is_named(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, install: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(importlib.import_module("fsspec.registry")._registry, scheme, raising=False)
+    with pytest.raises(MissingExtraError) as error:
+        paths.filesystem(f"{scheme}://a/b")
+    assert str(error.value) == f"reading {scheme}:// addresses needs the package {package!r}: pip install {install}"
+
+
+def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub", reason="hf:// is read with huggingface_hub: pip install 'tamis[hf]'")
+    code = (
+        "from tamis.stages.io import JsonlReader\nnext(JsonlReader('hf://datasets/org/data').decompose()[0].splits(''))"
+    )
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-2:]
+    assert last[0].startswith("tamis.errors.DataError: hf://datasets/org/data: the server cannot be reached: ")
+    assert last[1] == "  Check the address and the network."
+
+
 def test_an_unknown_protocol_is_refused(read: Any) -> None:
     with pytest.raises(PlanError, match="Protocol not known: nowhere"):
         read(JsonlReader("nowhere://data/a.jsonl"))
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    def send_head(self) -> Any:
+        return self.send_error(403) if "forbidden" in self.path else super().send_head()
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
@@ -207,6 +240,14 @@ def test_a_directory_page_on_the_web(web: str, tmp_path: Path, read: Any) -> Non
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.txt").write_text("hello")
     assert read(TextReader(f"{web}/d/")).rows == [{"text": "hello"}]
+
+
+@pytest.mark.parametrize("reader", [JsonlReader, ParquetReader, TextReader])
+def test_a_server_that_refuses(web: str, read: Any, reader: Any) -> None:
+    with pytest.raises(DataError, match=r"a\.x: the server cannot be reached: .*\n  Check the address and the network"):
+        read(reader("http://127.0.0.1:9/a.x"))
+    with pytest.raises(DataError, match=r"forbidden/a\.x: the server answers 403 Forbidden"):
+        read(reader(f"{web}/forbidden/a.x"))
 
 
 def test_a_page_that_is_not_there(web: str, read: Any) -> None:

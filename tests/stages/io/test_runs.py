@@ -75,7 +75,7 @@ def test_broken_lines_are_in_the_quarantine(tmp_path: Path, corpus: Path) -> Non
     result = run(tmp_path, stages)
     assert result.summary.output_rows == 408
     [bad] = result.summary.quarantine
-    assert (os.path.basename(bad["path"]), bad["line"]) == ("c.jsonl", 6)
+    assert (os.path.basename(bad["source"]), bad["line"]) == ("c.jsonl", 6)
 
 
 def test_a_broken_line_ends_the_run_with_its_place(tmp_path: Path, corpus: Path) -> None:

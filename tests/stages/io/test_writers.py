@@ -28,6 +28,7 @@ from tamis.stages.io import (
     ParquetReader,
     ParquetWriter,
     TextWriter,
+    destination,
 )
 from tamis.stages.io.output_directory import MARKER
 from tamis.tasks import DocumentBatch, FileGroup
@@ -299,6 +300,9 @@ def test_the_source_is_the_stem_of_the_first_file(tmp_path: Path) -> None:
         ({"filename": "_{order}"}, "must not start with"),
         ({"filename": "{order"}, "filename='{order'"),
         ({"mode": "overwrit"}, r"mode='overwrit'.*Did you mean 'overwrite'\?"),
+        ({"file_extension": "/../../x"}, "file_extension='./../../x'.*must not contain '/'"),
+        ({"file_extension": "a\\b"}, "must not contain '/'"),
+        ({"filename": "x\n{order}"}, "control characters"),
         ({"mode": "replace"}, "mode='replace'.*must be one of 'error', 'overwrite', 'append', 'ignore'"),
         ({"compression": "gzip"}, r"compression='gzip'.*Did you mean 'gz'\?"),
         ({"fields": "text"}, "give a list of column names"),
@@ -378,6 +382,36 @@ def test_overwrite_does_not_touch_a_home_or_working_directory(tmp_path: Path, mo
     for path in ("/", str(tmp_path), str(tmp_path / "home"), "."):
         with pytest.raises(PlanError, match="does not work on a home or working directory"):
             write(JsonlWriter(path, mode="overwrite"), [TABLE])
+
+
+def test_nothing_is_written_outside_of_the_directory(tmp_path: Path, write: Any) -> None:
+    target = destination.Destination(str(tmp_path / "out"), ending=".jsonl")
+    for relative in ("../x.jsonl", "a/../../x.jsonl", "/etc/x", "a//x", "."):
+        with pytest.raises(PlanError, match="would be outside of"):
+            target.write(relative, 0, lambda sink: None)
+    values = ["../../x", "..", "/etc", "\\..", "a\0b", "."]
+    write(JsonlWriter(str(tmp_path / "out"), partition_by="site"), [pa.table({"site": values})])
+    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == sorted(
+        ["site=..%2F..%2Fx", "site=..", "site=%2Fetc", "site=%5C..", "site=a%00b", "site=."]
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "site=x").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PlanError, match=r"site=x/part-000000.jsonl: this output file would be outside of"):
+        write(JsonlWriter(str(tmp_path / "linked"), partition_by="site"), [pa.table({"site": ["x"]})])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_names_of_sources_are_made_safe(tmp_path: Path) -> None:
+    [stage] = JsonlWriter(str(tmp_path), filename="{source}-{dataset}-{order}").decompose()
+    task = DocumentBatch(TABLE, dataset_name="../x\n", order=(0,), _metadata={"source_files": ["a/..\\b.jsonl"]})
+    assert stage.name_for(task) == "data-.._x_-000000.jsonl"  # type: ignore[attr-defined]  # every sink has it
+
+
+def test_an_output_directory_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"out\\xff: the name of an output directory must be valid UTF-8"):
+        JsonlWriter(f"{tmp_path}/out\udcff")
 
 
 def test_making_a_writer_touches_nothing(tmp_path: Path) -> None:

@@ -246,11 +246,18 @@ def cannot_read(path: str, error: Exception) -> DataError:
 
 def cannot_write(path: str, error: Exception, problem: str = "this cannot be written") -> StorageError:
     """The error a user sees for a file or directory that cannot be written."""
+    return StorageError(redacted(f"{path}: {problem}: {write_problem(error)}"))
+
+
+def write_problem(error: Exception) -> str:
+    """Why something cannot be written, in words.
+
+    >>> write_problem(OSError(errno.ENOSPC, "No space left on device"))
+    'the disk is full'
+    """
     number = error.errno if isinstance(error, OSError) else None
-    why = _WRITE_PROBLEMS.get(number or 0)
-    if why is None:
-        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-    return StorageError(redacted(f"{path}: {problem}: {why}"))
+    why = _WRITE_PROBLEMS.get(number or 0) or getattr(error, "strerror", None)
+    return why or f"{type(error).__name__}: {error}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
