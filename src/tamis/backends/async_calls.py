@@ -127,7 +127,7 @@ class AsyncCalls:
         if self._setup is None:
             self._setup = asyncio.ensure_future(set_up())
         setup = self._setup
-        failure: T | None = await asyncio.shield(setup)
+        failure: T = await asyncio.shield(setup)
         if failure is not None and self._setup is setup:
             self._setup = None
         return failure
