@@ -3,21 +3,24 @@
 TamisError
 ├── PlanError               the pipeline cannot run as it is built (found before anything runs)
 │   ├── ColumnError         a stage needs a column that nothing upstream provides
-│   ├── TypeMismatchError   a stage is given another kind of task than it takes
+│   ├── TypeMismatchError   a stage receives a kind of task that it does not take
 │   └── ResourceError       a stage asks for more than the machine has
-├── RecipeError             a recipe names something unknown or misspelt
+├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
 ├── StageError              a stage raised: says stage, task and cause
-│   └── WorkerDiedError     workers died again and again, and no task was finished
+│   └── WorkerDiedError     workers died repeatedly, and no task was finished
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
-└── MissingExtraError       an optional package is needed (also an ImportError)
+├── MissingExtraError       an optional package is needed (also an ImportError)
+└── NotInTamisError         a name of NeMo Curator that tamis does not have (also an ImportError)
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+from tamis.printable import MESSAGE_CHARACTERS, printable
 
 __all__ = [
     "ClusterError",
@@ -34,11 +37,25 @@ __all__ = [
     "TypeMismatchError",
     "WorkerDiedError",
     "did_you_mean",
+    "install",
 ]
 
 
 class TamisError(Exception):
-    """The root of every error that tamis raises on purpose."""
+    r"""The root of every error that tamis raises on purpose.
+
+    Messages may quote data, file names and other people's exceptions, so control characters are spelled out and a
+    very long message loses its middle.
+
+    >>> print(TamisError("no such file: \x1b[2J.jsonl"))
+    no such file: \x1b[2J.jsonl
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), MESSAGE_CHARACTERS)
+
+    def add_note(self, note: str) -> None:
+        super().add_note(printable(note, MESSAGE_CHARACTERS))
 
 
 class PlanError(TamisError, ValueError):
@@ -50,7 +67,7 @@ class ColumnError(PlanError):
 
 
 class TypeMismatchError(PlanError, TypeError):
-    """A stage is given another kind of task than it takes."""
+    """A stage receives a kind of task that it does not take."""
 
 
 class ResourceError(PlanError):
@@ -58,11 +75,11 @@ class ResourceError(PlanError):
 
 
 class RecipeError(TamisError, ValueError):
-    """A recipe names something unknown or misspelt."""
+    """A recipe is malformed, or names something unknown."""
 
 
 class DataError(TamisError, ValueError):
-    """An input cannot be read. The same bytes fail again, so the task is not retried.
+    """An input cannot be read. Reading the same bytes again fails again, so the task is not retried.
 
     Args:
         problem: What is wrong, in words.
@@ -98,7 +115,7 @@ class StageError(TamisError, RuntimeError):
 
 
 class WorkerDiedError(StageError):
-    """Workers died again and again (out of memory, a crash in native code, ...), and no task was finished."""
+    """Workers died repeatedly (out of memory, a crash in native code, ...), and no task was finished."""
 
 
 class ClusterError(TamisError, RuntimeError):
@@ -113,15 +130,26 @@ class MissingExtraError(TamisError, ImportError):
     """An optional package is needed.
 
     >>> print(MissingExtraError("JSON from S3", package="s3fs", extra="s3"))
-    JSON from S3 needs the package 's3fs': pip install "tamis[s3]"
+    JSON from S3 needs the package 's3fs', which is not installed. In a clone of tamis: pip install -e '.[s3]'
     """
 
     def __init__(self, what: str, *, package: str, extra: str) -> None:
-        super().__init__(f'{what} needs the package {package!r}: pip install "tamis[{extra}]"')
+        super().__init__(
+            f"{what} needs the package {package!r}, which is not installed. In a clone of tamis: {install(extra)}"
+        )
 
 
 class NotInTamisError(TamisError, ImportError):
-    """A script asks for a module or a name of the peer's that tamis does not have."""
+    """A script asks for a module or a name of NeMo Curator that tamis does not have."""
+
+
+def install(extra: str = "") -> str:
+    """The command that installs tamis, with an extra if one is named. It is run in a clone of the repository.
+
+    >>> install(), install("ray")
+    ('pip install -e .', "pip install -e '.[ray]'")
+    """
+    return f"pip install -e '.[{extra}]'" if extra else "pip install -e ."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -152,6 +152,34 @@ def test_ctrl_c_finishes_what_is_in_flight(folder: Path) -> None:
     assert json.loads((folder / "run" / "run.json").read_text())["state"] == "interrupted"
 
 
+def test_rows_set_aside_change_the_exit_status_and_the_last_line(folder: Path) -> None:
+    with (folder / "data" / "a.jsonl").open("a") as file:
+        file.write("broken\nbroken, too\n")
+    arguments = ("run", "recipe.yaml", "--set", "1.on_error=quarantine", "--set", "3.mode=overwrite")
+    last = f"tamis: 2 rows set aside, with the causes, in {folder}/{{}}/quarantine\n"
+    done = call(folder, *arguments, "--run-dir", "run")
+    assert (done.returncode, done.stderr.splitlines(True)[-1]) == (3, last.format("run"))
+    assert "tiny done with failures in" in done.stdout
+    quiet = call(folder, *arguments, "--run-dir", "again", "--quiet")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (3, "", last.format("again"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such file names")
+def test_nothing_that_is_read_controls_the_terminal(folder: Path) -> None:
+    hostile = "\x1b[2J\x9b31m\u202e"
+    (folder / "data" / f"{hostile}.jsonl").write_text("broken " + hostile + "\n")
+    (folder / "recipe.yaml").write_text(
+        RECIPE.replace("name: tiny", f'name: "{hostile}"'.replace("\x1b", "\\x1b").replace("\x9b", "\\x9b"))
+    )
+    failed = call(folder, "run", "recipe.yaml", "--run-dir", "run")
+    assert (failed.returncode, r"\x1b[2J\x9b31m\u202e.jsonl" in failed.stderr) == (1, True)
+    shown = [failed, call(folder, "report", "run"), call(folder, "plan", "recipe.yaml")]
+    shown.append(call(folder, "run", "recipe.yaml", "--set", "1.on_error=quarantine", "--json"))
+    assert json.loads(shown[-1].stdout)["pipeline"] == hostile
+    for done in shown:
+        assert not set(hostile[0] + hostile[4] + hostile[-1]) & set(done.stdout + done.stderr)
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
@@ -349,7 +377,7 @@ def test_quickstart_into_a_file(folder: Path, output: str) -> None:
 def test_quickstart_shows_what_was_kept_and_why(folder: Path) -> None:
     done = call(folder, "quickstart", "--output", "first", "--workers", "1")
     assert done.returncode == 0
-    assert "quickstart done in" in done.stdout
+    assert "quickstart done with failures in" in done.stdout
     assert "exact duplicate" in done.stdout
     assert "report   first/report.html" in done.stdout
     assert "exact duplicate" in (folder / "first" / "report.html").read_text(encoding="utf-8")

@@ -62,7 +62,7 @@ def test_the_first_ctrl_c_finishes_what_is_in_flight(tmp_path: Path, substrate: 
     _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "Stopping: finishing what is in flight" in errors
-    assert "start the same again" in errors
+    assert "starts from the beginning and replaces them" in errors
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["state"] == "interrupted"
     begun = len(list((tmp_path / "begun").iterdir()))

@@ -17,6 +17,7 @@ from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
+from tamis.printable import shortened
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
@@ -267,6 +268,7 @@ class GroupRunner:
             account.makes_files = True
             if self._stages[vertex].is_sink_stage:
                 stats.files += 1
+                account.written += item.rows
         elif isinstance(item, BadRows):
             stats.quarantined += len(item.rows)
             account.quarantined += len(item.rows)
@@ -343,7 +345,7 @@ class GroupRunner:
         child.dataset_name = child.dataset_name or parent.dataset_name
         if isinstance(child, TableTask) and not child.has_names:
             child = child.named(f"{self._spec.names[last]} {format_order(child.order)}")
-        if port != DROPPED and port not in self._stages[vertex].side_ports:
+        if port not in self._stages[vertex].side_ports:
             stats.tasks_out += 1
             stats.rows_out += child.num_items
             stats.bytes_out += child.nbytes
@@ -421,9 +423,9 @@ class GroupRunner:
 def failure_of(stage: str, error: Exception) -> Failure:
     """What is passed on of an exception that a stage raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-    shown = "".join(traceback.format_list(frames))
+    shown = shortened("".join(traceback.format_list(frames)))
     permanent = isinstance(error, DataError | PlanError)
-    words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
+    words = str(error) if isinstance(error, TamisError) else shortened(f"{type(error).__name__}: {error}")
     return Failure(stage, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
 
 

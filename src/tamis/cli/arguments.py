@@ -1,6 +1,6 @@
-"""The arguments of the ``tamis`` command, and what becomes of errors.
+"""The arguments of the ``tamis`` command, and how errors are shown.
 
-Each command lives in a module of its own, imported when it is called: ``tamis --version`` must not wait for Arrow.
+Each command is in a module of its own, imported when it is called: ``tamis --version`` must not wait for Arrow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tamis.errors import RunInterrupted, TamisError
 __all__ = ["main", "parser"]
 
 FAILED: Final = 1
-"""Exit status after an error of ours; the same as Python's after any other."""
+"""Exit status after an error; the same as Python's after an exception."""
 
 MISUSED: Final = 2
 """Exit status when the command line itself is wrong, or names something that does not exist."""
@@ -27,8 +27,8 @@ MISUSED: Final = 2
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C."""
 
-UNHEARD: Final = 141
-"""Exit status when nobody reads our output any more: what shells show for a command that SIGPIPE ended."""
+OUTPUT_CLOSED: Final = 141
+"""Exit status when the reader of the output has closed it: what shells show for a command that SIGPIPE ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; those of the process by default.
 
     Returns:
-        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 130 after Ctrl-C, 141 when the
-        reader of the output (``head``, ``less``) has seen enough.
+        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 3 if a run came to its end but rows
+        or tasks were set aside, 130 after Ctrl-C, 141 when the reader of the output (``head``, ``less``) closed it.
 
     >>> main(["plan", "no-such-file.yaml"])
     1
@@ -48,12 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(argv)
         finally:
-            if sys.stdout is not None:  # it is where the shell has closed it
+            if sys.stdout is not None:  # it is None where the shell has closed it
                 sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # what is still in their buffers must not fail again at the exit
+        for stream in (sys.stdout, sys.stderr):  # flushing their buffers at the exit must not fail again
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return UNHEARD
+        return OUTPUT_CLOSED
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -74,10 +74,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where help is when the arguments are wrong."""
+    """Names the help option when the arguments are wrong."""
 
     def error(self, message: str) -> NoReturn:
-        complain(message, [f"  {self.prog} --help says more"])
+        complain(message, [f"  See {self.prog} --help"])
         self.exit(MISUSED)
 
 

@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
-from tamis.errors import RunInterrupted
+from tamis.errors import RunInterrupted, StageError
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
+from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory, RunJournal
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
-from tamis.runs.stats import RunSummary
+from tamis.runs.stats import DONE, DONE_WITH_FAILURES, FAILED, INTERRUPTED, RunSummary
 from tamis.runs.stop import StopSignal
 from tamis.stages.io.sink import FileSink
 from tamis.tasks import Task
@@ -34,7 +35,7 @@ def run_plan(
     progress: Literal["auto", "live", "plain", "off"] | Observer,
     drop_ledger: bool = True,
 ) -> RunResult:
-    """Carry out a plan; the run directory has its summary and report also when it fails."""
+    """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     directory = RunDirectory.create(plan.name, run_dir)
@@ -44,20 +45,21 @@ def run_plan(
     directory.write_text("plan.txt", f"{plan}\n")
     observer = choose_progress(progress) if isinstance(progress, str) else progress
     clock, began, started = time.time(), time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    state, error = "failed", ""
+    state, error = FAILED, ""
     with StopSignal() as stop:
         run = Run(directory, RunJournal(directory), observer, stop, initial, drop_ledger)
         try:
-            state = "done" if executor.execute(plan, run) else "interrupted"
+            state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
+            error = _everything_set_aside(directory) if state == FAILED else ""
         except KeyboardInterrupt:
-            state = "interrupted"
+            state = INTERRUPTED
         except Exception as failure:
-            error = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
+            error = shortened("\n".join([str(failure), *getattr(failure, "__notes__", [])]), 2 * MESSAGE_CHARACTERS)
             failure.add_note(f"  the run's directory is {directory.path}")
             raise
         finally:
             run.journal.close()
-            for counts in run.stats:  # which task was finished first must not show
+            for counts in run.stats:  # the order must not depend on which task was finished first
                 counts.dropped, counts.custom = (
                     dict(sorted(counts.dropped.items())),
                     dict(sorted(counts.custom.items())),
@@ -82,15 +84,16 @@ def run_plan(
             )
             directory.write_summary(summary)
             write_report(directory.path)
-            if state == "done":
+            if state in (DONE, DONE_WITH_FAILURES):
                 directory.remove_scratch()
-    if state == "interrupted":
+    if state == INTERRUPTED:
         raise RunInterrupted(
-            f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished and published. "
-            "To go on, start the same again, in another run directory if you name one: files keep their names, so "
-            "nothing is written twice. "
-            f"What was done so far: tamis report {directory.path}"
+            f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished; they stay where they "
+            "are. The same command, in another run directory if it names one, starts from the beginning and replaces "
+            f"them. What was done so far: tamis report {directory.path}"
         )
+    if state == FAILED:
+        raise StageError(error)
     for name, stage in sinks.items():
         stage.finish()
         names = stage.leftovers(clock)
@@ -100,6 +103,20 @@ def run_plan(
                 'They are not output of this run; mode="overwrite" removes them first.'
             )
     return RunResult(directory, summary, run.journal.outputs)
+
+
+def _final_state(run: Run) -> str:
+    """The state of a run that came to its end."""
+    if not any(counts.quarantined or counts.tasks_set_aside for counts in run.stats):
+        return DONE
+    got_through = run.journal.outputs or run.journal.file_rows or any(counts.dropped for counts in run.stats)
+    return DONE_WITH_FAILURES if got_through else FAILED
+
+
+def _everything_set_aside(directory: RunDirectory) -> str:
+    first = next(iter(directory.quarantined(1)), {})
+    example = f" The first problem, in stage {first['stage']!r}: {first['problem']}" if "problem" in first else ""
+    return f"every row was set aside, none was processed: they are in {directory.quarantine}.{example}"
 
 
 def _peak_memory() -> int:

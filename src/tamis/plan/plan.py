@@ -161,7 +161,9 @@ class Plan:
             words.append(str(group.workers))
         if group.timeout_s is not None:
             words.append(f"at most {group.timeout_s:g} s a task")
-        if group.batch_size > 1:
+        if group.batch_bytes is not None:
+            words.append(f"up to {group.batch_bytes:,} bytes at once")
+        elif group.batch_size > 1:
             words.append(f"{group.batch_size} tasks at once")
         return ", ".join(words)
 
@@ -171,6 +173,7 @@ class Plan:
         for port, target in vertex.edges.items():
             if target != vertex.index + 1 or port != "out":
                 to = "output" if target == END else self.vertices[target].name
+                to = to.removeprefix(f"{vertex.name}[{port}] / ")
                 ways.append(f"{port} -> {to}" if len(vertex.edges) > 1 or port != "out" else f"-> {to}")
         return f"{vertex.name}  ({takes} -> {gives})" + (f"  [{', '.join(ways)}]" if ways else "")
 

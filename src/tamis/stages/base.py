@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tamis.errors import PlanError, did_you_mean
-from tamis.stages.emit import BadRows, Drop, Emit, Publish
+from tamis.stages.emit import DROPPED, BadRows, Drop, Emit, Publish
 from tamis.stages.resources import Resources
 from tamis.tasks import Task
 
@@ -90,8 +90,8 @@ class ProcessingStage(Generic[X, Y]):
             may be pieces of one), ``"joined"`` (one may be several of them) or ``"new"`` (there is no way back). Of the
             first two, a row that is not in the output was dropped, also where the stage does not say so.
         fans_out: Whether it makes many tasks of one, which should spread over the workers.
-        side_ports: Ports whose tasks are copies of what goes on elsewhere: their rows are not counted again.
         internal: Plumbing that reports need not show.
+        side_ports: Ports whose rows also leave elsewhere or were dropped, so that they do not count as output rows.
     """
 
     name: str = ""
@@ -104,8 +104,8 @@ class ProcessingStage(Generic[X, Y]):
     is_sink_stage: ClassVar[bool] = False
     makes_rows: ClassVar[Literal["same", "split", "joined", "new"]] = "same"
     fans_out: ClassVar[bool] = False
-    side_ports: ClassVar[frozenset[str]] = frozenset()
     internal: ClassVar[bool] = False
+    side_ports: ClassVar[frozenset[str]] = frozenset({DROPPED})
 
     _num_workers: int | None = None
     _num_workers_per_node: float | None = None

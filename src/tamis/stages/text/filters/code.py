@@ -147,7 +147,7 @@ class NumberOfLinesOfCodeFilter(MeasuredFilter):
 class TokenizerFertilityFilter(ThresholdFilter):
     """Drop files that a tokenizer cuts into very short pieces: data, keys, minified programs.
 
-    Score: characters / tokens; -1.0 if there is no token. Needs ``pip install "tamis[code]"``.
+    Score: characters / tokens; -1.0 if there is no token. Needs ``pip install -e '.[code]'``.
 
     Args:
         path_to_tokenizer: A SentencePiece model file.
@@ -264,7 +264,7 @@ class HTMLBoilerplateFilter(ThresholdFilter):
 
     Score: the characters a reader would see (no tags, no scripts, no style sheets) / all characters; 0.0 if there are
     fewer than ``min_lang_content_num_chars`` of them, or if it is no HTML that can be read. Needs
-    ``pip install "tamis[code]"``.
+    ``pip install -e '.[code]'``.
 
     Args:
         min_lang_content_ratio: The lowest share that is kept, 0 to 1.
