@@ -312,7 +312,7 @@ def test_ray_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"num_gpus": "1"}, "must be a whole number, and not negative"),
         ({"start_timeout_s": 0}, "must be more than 0"),
         ({"start_timeout_s": float("nan")}, "must be more than 0"),
-        ({"object_store_memory": "much"}, "is no size"),
+        ({"object_store_memory": "much"}, "is not a valid size"),
     ],
 )
 def test_bad_parameters_are_refused(parameters: dict[str, object], words: str) -> None:

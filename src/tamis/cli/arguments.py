@@ -100,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
     _add_analyze(command("analyze", "analyze", "Look at a data set: what is in it, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
-    _add_recipes(command("recipes", "recipe_list", "List the recipes that come with tamis, or print one."))
+    _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report anew."))
     return top

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from tamis.cli.output import complain, print_json, terminal_width, write, write_styled
-from tamis.cli.recipes import recipe_from
+from tamis.cli.recipe_argument import recipe_from
 
 if TYPE_CHECKING:
     from tamis.runs.progress import ProgressKind

@@ -279,8 +279,7 @@ def live_view(snapshot: Snapshot, speeds: Speeds, width: int) -> RenderableType:
     for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
     for stage_name, cells_of in lines:
-        name = Text(stage_name, no_wrap=True, overflow="ellipsis")
-        table.add_row(name, *(cells_of[column] for column in shown))
+        table.add_row(Text(stage_name, no_wrap=True, overflow="ellipsis"), *(cells_of[name] for name in shown))
     return Group(head, table)
 
 

@@ -304,7 +304,7 @@ def test_what_is_known_before_a_run(tmp_path: Path) -> None:
         ({"fields": []}, "give a list of column names"),
         ({"fields": ["a", "a"]}, "'a' is named twice"),
         ({"fields": ["a"], "include_path": "a"}, "include_path='a' is also in fields"),
-        ({"blocksize": "a lot"}, "'a lot' is no size"),
+        ({"blocksize": "a lot"}, "'a lot' is not a valid size"),
         ({"read_kwargs": {"storage_option": {}}}, r"Did you mean 'storage_options'\?"),
         ({"types": {"a": "flaot64"}}, r"no such type.*Did you mean 'float64'\?"),
     ],

@@ -207,7 +207,7 @@ def test_both_sizes_are_refused() -> None:
 
 @pytest.mark.parametrize("size", ["many", "10 XB", 0, -1, "0MB"])
 def test_no_size_is_refused(size: object) -> None:
-    with pytest.raises(PlanError, match="is no size"):
+    with pytest.raises(PlanError, match="is not a valid size"):
         FilePartitioningStage("data", blocksize=size)  # type: ignore[arg-type]  # the mistake under test
 
 

@@ -302,7 +302,7 @@ def test_the_source_is_the_stem_of_the_first_file(tmp_path: Path) -> None:
         ({"mode": "append"}, "output files are never changed"),
         ({"compression": "gzip"}, r"compression='gzip'.*Did you mean 'gz'\?"),
         ({"fields": "text"}, "give a list of column names"),
-        ({"shard_bytes": "big"}, "'big' is no size"),
+        ({"shard_bytes": "big"}, "'big' is not a valid size"),
         ({"write_kwargs": {"force_asci": True}}, r"Did you mean 'force_ascii'\?"),
         ({"write_kwargs": {"force_ascii": True}}, "it is always False"),
     ],
