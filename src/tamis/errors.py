@@ -8,6 +8,7 @@ TamisError
 ├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
 ├── StageError              a stage raised: says stage, task and cause
+│   ├── AllSetAsideError    every row of a run was set aside, none was processed
 │   └── WorkerDiedError     workers died repeatedly, and no task was finished
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
@@ -23,6 +24,7 @@ from collections.abc import Iterable
 from tamis.printable import MESSAGE_CHARACTERS, printable
 
 __all__ = [
+    "AllSetAsideError",
     "ClusterError",
     "ColumnError",
     "DataError",
@@ -112,6 +114,10 @@ def _rebuild_data_error(problem: str, path: str, line: int | None, byte: int | N
 
 class StageError(TamisError, RuntimeError):
     """A stage raised. The message ends with the user's own frames of the traceback."""
+
+
+class AllSetAsideError(StageError):
+    """Every row of a run was set aside, none was processed."""
 
 
 class WorkerDiedError(StageError):

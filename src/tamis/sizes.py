@@ -31,5 +31,7 @@ def _parsed(size: object) -> int:
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise PlanError(f"{size!r} is not a valid size: write bytes as a number, or like 512MB (10^6 bytes) or 64MiB (2^20)")
+        raise PlanError(
+            f"{size!r} is not a valid size: write bytes as a number, or like 512MB (10^6 bytes) or 64MiB (2^20)"
+        )
     return int(float(match[1]) * unit)

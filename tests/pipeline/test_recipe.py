@@ -643,8 +643,8 @@ TEXTS = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", 
     ]
 )
 FILTERS = st.one_of(
-    st.builds(WordCountFilter, min_words=st.integers(0, 10**6), max_words=st.integers()),
-    st.builds(UrlsFilter, st.floats(allow_nan=False)),
+    st.builds(WordCountFilter, min_words=st.integers(0, 10**6), max_words=st.integers(min_value=10**6)),
+    st.builds(UrlsFilter, st.floats(0, 1)),
     st.builds(NonAlphaNumericFilter),
 )
 LEAVES = st.one_of(

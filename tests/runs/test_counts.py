@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tamis.backends.local import LocalExecutor
-from tamis.errors import StageError
+from tamis.errors import AllSetAsideError, StageError
 from tamis.pipeline import Pipeline
 from tamis.runs.report import summary_table
 from tamis.runs.result import RunResult
@@ -68,7 +68,9 @@ def test_a_run_that_sets_rows_aside_is_done_with_failures(tmp_path: Path) -> Non
 
 def test_a_run_that_sets_everything_aside_has_failed(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "a.jsonl", ["broken", "too"])
-    with pytest.raises(StageError, match=r"every row was set aside.*run/quarantine.*'JsonlReader': Expecting value"):
+    with pytest.raises(
+        AllSetAsideError, match=r"every row was set aside.*run/quarantine.*'JsonlReader': Expecting value"
+    ):
         run(tmp_path, JsonlReader(source, on_error="quarantine"), JsonlWriter(str(tmp_path / "out")))
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["state"] == "failed"

@@ -17,6 +17,7 @@ from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
+from tamis.plan.check import AddedColumns
 from tamis.printable import shortened
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
@@ -85,7 +86,8 @@ class Outcome:
 class GroupSpec:
     """What a worker needs to know of a group: its stages and the ways between them.
 
-    Stages that run as one are under the number of the first of them; ``members`` has the numbers of all.
+    Stages that run as one are under the number of the first of them; ``members`` has the numbers of all. ``added`` has
+    the columns that each of them adds.
     """
 
     entry: int
@@ -93,6 +95,7 @@ class GroupSpec:
     names: dict[int, str]
     edges: dict[int, dict[str, int]]
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    added: dict[int, tuple[AddedColumns, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, group: Group) -> GroupSpec:
@@ -104,7 +107,9 @@ class GroupSpec:
         edges = {v.index: dict(v.edges) for v in inside if v.index not in later}
         for first, run in group.merged.items():
             stages[first], edges[first] = run.stage, dict(plan.vertices[run.vertices[-1]].edges)
-        return cls(group.entry, stages, {v.index: v.name for v in inside}, edges, members)
+        runs = {index: [plan.vertices[member] for member in members.get(index, (index,))] for index in stages}
+        added = {index: tuple(map(AddedColumns.of, run)) for index, run in runs.items()}
+        return cls(group.entry, stages, {v.index: v.name for v in inside}, edges, members, added)
 
 
 @dataclass(frozen=True)
@@ -189,6 +194,10 @@ class GroupRunner:
     def _feed(self, vertex: int, tasks: list[Task[Any]]) -> None:
         """Give tasks to a vertex and follow what it makes, depth first, so that little is held at a time."""
         stage, stats = self._stages[vertex], self._stats(vertex)
+        self._at = vertex
+        for task in tasks:
+            if isinstance(task, TableTask):
+                self._check_columns(vertex, task)
         stats.tasks_in += len(tasks)
         stats.bytes_in += sum(t.nbytes for t in tasks)
         tasks = [self._named(task) for task in tasks]
@@ -219,6 +228,13 @@ class GroupRunner:
             self._drop(vertex, account, children, drop)
         self._end(vertex, children)
         self._count_rows(vertex, account, len(tasks))
+
+    def _check_columns(self, vertex: int, task: TableTask) -> None:
+        """Refuse to replace columns that the plan could not know of."""
+        present = set(task.get_columns())
+        for added in self._spec.added.get(vertex, ()):
+            added.check(present)
+            present.update(added.columns)
 
     def _named(self, task: Task[Any]) -> Task[Any]:
         """A task whose rows have names: rows that were made by hand are numbered under the place of their task."""

@@ -52,6 +52,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "num_workers": int,
     "num_workers_per_node": float,
     "timeout_s": float,
+    "overwrite_columns": bool,
     "runtime_env": dict[str, Any],
     "ray_stage_spec": dict[str, Any],
     "xenna_stage_spec": dict[str, Any],

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
-from tamis.errors import RunInterrupted, StageError
+from tamis.errors import AllSetAsideError, RunInterrupted
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.printable import MESSAGE_CHARACTERS, shortened
@@ -93,7 +93,7 @@ def run_plan(
             f"them. What was done so far: tamis report {directory.path}"
         )
     if state == FAILED:
-        raise StageError(error)
+        raise AllSetAsideError(error)
     for name, stage in sinks.items():
         stage.finish()
         names = stage.leftovers(clock)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
 from tamis.stages.emit import DROPPED, MAIN
@@ -29,7 +31,7 @@ class Vertex:
         name: Its name, unique in the plan; in a branch with the way to it: ``"Route[de] / JsonlWriter"``.
         edges: Where each port leads: a vertex or :data:`END`. A port that is not here leads nowhere.
         inputs: The vertices that lead here.
-        given_columns: Columns known to be there behind it, from looking at the input.
+        schema: The columns after it and their types (``null`` where not known), from a look at the input.
     """
 
     index: int
@@ -37,7 +39,7 @@ class Vertex:
     name: str
     edges: dict[str, int] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
-    given_columns: frozenset[str] | None = None
+    schema: pa.Schema | None = None
 
     @property
     def is_source(self) -> bool:
@@ -96,10 +98,9 @@ class _Builder:
         self._inside.append((named.name, composite.name))
         ways = self.chain(inner, ways)
         self._inside.pop()
-        look = getattr(composite, "columns", None)
-        columns = look() if callable(look) else None
-        if columns is not None and len(ways) == 1:
-            self.vertices[ways[0][0]].given_columns = frozenset(columns)
+        look = getattr(composite, "schema", None)
+        if callable(look) and len(ways) == 1:
+            self.vertices[ways[0][0]].schema = look()
         return ways
 
     def _dropped(self, wrapper: Dropped, ways: list[Way]) -> list[Way]:

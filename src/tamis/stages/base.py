@@ -92,6 +92,7 @@ class ProcessingStage(Generic[X, Y]):
         fans_out: Whether it makes many tasks of one, which should spread over the workers.
         internal: Plumbing that reports need not show.
         side_ports: Ports whose rows also leave elsewhere or were dropped, so that they do not count as output rows.
+        overwrite_columns: Whether the columns of :meth:`adds_columns` may replace columns that are already there.
     """
 
     name: str = ""
@@ -99,6 +100,7 @@ class ProcessingStage(Generic[X, Y]):
     batch_size: int = 1
     runtime_env: dict[str, Any] | None = None
     timeout_s: float | None = None
+    overwrite_columns: bool = False
     releases_gil: ClassVar[bool] = False
     is_source_stage: ClassVar[bool] = False
     is_sink_stage: ClassVar[bool] = False
@@ -136,6 +138,14 @@ class ProcessingStage(Generic[X, Y]):
     def outputs(self) -> tuple[list[str], list[str]]:
         """Task attributes and data columns that are there afterwards, beside what was there before."""
         return [], []
+
+    def adds_columns(self) -> list[str]:
+        """Columns that the stage adds. One that is already there is refused, unless :attr:`overwrite_columns`."""
+        return []
+
+    def text_columns(self) -> list[str]:
+        """Columns that must hold text. Where the plan knows the type of a column, it refuses any other."""
+        return []
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         """The columns behind this stage, given those before it; ``None`` means they cannot be known.
@@ -225,6 +235,7 @@ class ProcessingStage(Generic[X, Y]):
         num_workers: int | None = None,
         num_workers_per_node: float | None = None,
         timeout_s: float | None = None,
+        overwrite_columns: bool | None = None,
         ray_stage_spec: dict[str, Any] | None = None,
         xenna_stage_spec: dict[str, Any] | None = None,
     ) -> typing.Self:
@@ -250,6 +261,7 @@ class ProcessingStage(Generic[X, Y]):
             "_num_workers": num_workers,
             "_num_workers_per_node": num_workers_per_node,
             "timeout_s": timeout_s,
+            "overwrite_columns": overwrite_columns,
             "_ray_stage_spec": ray_stage_spec and {**self.ray_stage_spec(), **ray_stage_spec},
             "_xenna_stage_spec": xenna_stage_spec and {**self.xenna_stage_spec(), **xenna_stage_spec},
         }
@@ -281,6 +293,9 @@ class SourceStage(ProcessingStage[X, Y]):
     """
 
     is_source_stage: ClassVar[bool] = True
+
+    def check_input(self) -> None:
+        """Raise if the input is not there. Called when the pipeline is planned."""
 
     def splits(self, scratch: str) -> Iterator[Y]:
         """Make the tasks. ``scratch`` is the run's directory for data between stages."""

@@ -220,6 +220,6 @@ class ParquetReader(Reader):
                 stage.first_file, stage.first_schema = file.path, parquet.schema_arrow
         return [self._partitioning(), stage]
 
-    def peek(self, file: FileSlice) -> list[str] | None:
+    def peek(self, file: FileSlice) -> pa.Schema | None:
         with _opened(file, self._options(), self._parser_settings()) as parquet:
-            return list(parquet.schema_arrow.names)
+            return parquet.schema_arrow

@@ -81,6 +81,9 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return None
 
+    def check_input(self) -> None:
+        next(self.files())
+
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """Make the tasks, one at a time, while the listing goes on."""
         groups = self._by_count() if self.files_per_partition else self._by_size()
