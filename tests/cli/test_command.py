@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -178,6 +179,55 @@ def test_nothing_that_is_read_controls_the_terminal(folder: Path) -> None:
     assert json.loads(shown[-1].stdout)["pipeline"] == hostile
     for done in shown:
         assert not set(hostile[0] + hostile[4] + hostile[-1]) & set(done.stdout + done.stderr)
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def made_run(folder: Path, name: str, state: str | None, pid: int | None = None) -> Path:
+    """A run directory with scratch data, as a run of that state leaves it."""
+    path = folder / ".tamis" / "runs" / name
+    (path / "scratch").mkdir(parents=True)
+    (path / "scratch" / "spilled").write_bytes(b"x" * 2000)
+    if state is not None:
+        (path / "run.json").write_text(json.dumps({"pipeline": name, "state": state, "output_rows": 7}))
+    if pid is not None:
+        mark = {"pid": pid, "host": socket.gethostname(), "started": "2026-01-02T03:04:05+00:00"}
+        (path / "running.json").write_text(json.dumps(mark))
+    return path
+
+
+def test_runs_are_listed_and_scratch_of_ended_ones_is_removed(folder: Path) -> None:
+    assert call(folder, "runs").stdout.startswith("There are no runs in .tamis/runs")
+    failed, killed = made_run(folder, "broken", "failed"), made_run(folder, "gone", None, pid=2**22 + 1)
+    running = made_run(folder, "busy", None, pid=os.getpid())
+    (folder / ".tamis" / "runs" / "notes").mkdir()
+    assert call(folder, "run", "recipe.yaml", "--quiet").returncode == 0
+    states = {
+        run["path"].rpartition("/")[2].partition("-")[0]: run
+        for run in json.loads(call(folder, "runs", "--json").stdout)
+    }
+    assert {name: run["state"] for name, run in states.items()} == {
+        "broken": "failed", "gone": "killed", "busy": "running", "tiny": "done",
+    }  # fmt: skip
+    assert (states["tiny"]["rows"], states["tiny"]["scratch_bytes"], states["gone"]["scratch_bytes"]) == (2, 0, 2000)
+    assert "2026-01-02 03:04:05" in call(folder, "runs").stdout
+    refused = call(folder, "runs", "clean")
+    assert (refused.returncode, "add --yes" in refused.stderr, (failed / "scratch").exists()) == (1, True, True)
+    assert "Removed 3.9 KiB." in call(folder, "runs", "clean", "--yes").stdout
+    assert [(path / "scratch").exists() for path in (failed, killed, running)] == [False, False, True]
+    assert "nothing to remove" in call(folder, "runs", "clean", "--yes").stdout
+
+
+def test_old_runs_are_removed_as_a_whole_if_asked(folder: Path) -> None:
+    old, new = made_run(folder, "old", "done"), made_run(folder, "new", "failed")
+    running = made_run(folder, "busy", None, pid=os.getpid())
+    for path in (*old.rglob("*"), *running.rglob("*"), running, old):
+        os.utime(path, (1.7e9, 1.7e9))
+    done = call(folder, "runs", "clean", "--older-than", "30d", "--yes")
+    assert (done.returncode, old.exists(), new.exists(), running.exists()) == (0, False, True, True)
+    assert call(folder, "runs", "--older-than", "30d").returncode == 2
+    assert "such as 12h, 30d or 8w" in call(folder, "runs", "clean", "--older-than", "soon").stderr
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tamis.backends.local import LocalExecutor
-from tamis.errors import AllSetAsideError, StageError
+from tamis.errors import AllSetAsideError, PlanError, StageError
 from tamis.pipeline import Pipeline
+from tamis.runs.directory import RunDirectory
 from tamis.runs.report import summary_table
 from tamis.runs.result import RunResult
 from tamis.stages.base import processing_stage
@@ -75,6 +76,19 @@ def test_a_run_that_sets_everything_aside_has_failed(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["state"] == "failed"
     assert "every row was set aside" in summary["error"]
+
+
+def test_a_run_directory_is_used_by_one_run_at_a_time(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "a.jsonl", rows(3))
+    in_the_way = tmp_path / "out"
+    in_the_way.write_text("a file")
+    with pytest.raises(PlanError, match="is a file"):
+        run(tmp_path, JsonlReader(source), JsonlWriter(str(in_the_way)))
+    run(tmp_path, JsonlReader(source), JsonlWriter(str(tmp_path / "other")))  # the directory was free again
+    assert not (tmp_path / "run" / "running.json").exists()
+    RunDirectory.create("first", str(tmp_path / "another"))
+    with pytest.raises(PlanError, match="another run uses this directory"):
+        RunDirectory.create("second", str(tmp_path / "another"))
 
 
 def test_a_long_and_hostile_error_is_shortened_and_spelled_out(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def parser() -> argparse.ArgumentParser:
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
-    _add_report(command("report", "report", "Show what a run kept and dropped, and write its report anew."))
+    _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
+    _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
 
@@ -208,6 +209,36 @@ def _add_recipes(command: argparse.ArgumentParser) -> None:
 
 def _add_doctor(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_runs(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "action",
+        metavar="list|clean",
+        nargs="?",
+        choices=("list", "clean"),
+        default="list",
+        help="list the runs (the default), or remove the scratch data of those that failed or were killed",
+    )
+    command.add_argument("--dir", metavar="DIR", default=os.path.join(".tamis", "runs"), help="where (%(default)s)")
+    command.add_argument(
+        "--older-than",
+        metavar="AGE",
+        type=_age,
+        help="with clean: remove whole runs whose last change is longer ago: 12h, 30d, 8w",
+    )
+    command.add_argument("--yes", "-y", action="store_true", help="with clean: do not ask")
+    command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
+
+
+def _age(text: str) -> float:
+    """Seconds, from a number of hours, days or weeks."""
+    units = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+    if not text[:-1].isdecimal() or text[-1] not in units:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of hours, days or weeks such as 12h, 30d or 8w, not {text!r}"
+        )
+    return float(text[:-1]) * units[text[-1]]
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:

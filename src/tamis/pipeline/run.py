@@ -15,6 +15,7 @@ from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.past_runs import unmark_running
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
@@ -39,6 +40,22 @@ def run_plan(
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     directory = RunDirectory.create(plan.name, run_dir)
+    try:
+        return _run_in(directory, plan, executor, initial, description, progress, drop_ledger)
+    finally:
+        unmark_running(directory.path)
+
+
+def _run_in(
+    directory: RunDirectory,
+    plan: Plan,
+    executor: Executor,
+    initial: Sequence[Task[Any]],
+    description: str,
+    progress: Literal["auto", "live", "plain", "off"] | Observer,
+    drop_ledger: bool,
+) -> RunResult:
+    """Carry out a plan in a directory that this process alone uses."""
     sinks = {v.name: v.stage for v in plan.vertices if isinstance(v.stage, FileSink)}
     for stage in sinks.values():  # last, since it may remove earlier output
         stage.prepare()

@@ -8,6 +8,7 @@ outputs.jsonl   the tasks at the end of the pipeline; tables among them are in o
 quarantine/     rows that could not be read
 drops/          which rows were left out, by which stage, why, with which score: Parquet
 scratch/        data between stages; removed when the run is done
+running.json    which process uses the directory; removed when the run ends
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 from tamis.errors import PlanError
 from tamis.runs.ledger import Ledger
+from tamis.runs.past_runs import mark_running
 from tamis.runs.stats import RunSummary
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import publish, remove_unpublished
@@ -76,6 +78,10 @@ class RunDirectory:
             raise PlanError(f"{path} already holds a run. Give another run directory, or remove it first")
         directory = cls(path)
         os.makedirs(directory.scratch, exist_ok=True)
+        try:
+            mark_running(directory.path)
+        except FileExistsError as error:
+            raise PlanError(f"{path}: another run uses this directory. Give another run directory") from error
         return directory
 
     def keeps(self, path: str) -> bool:
