@@ -18,7 +18,7 @@ from tamis.analysis.inputs import (
     partitioning_of,
     reader_for,
     url_field_in,
-    without_places,
+    whole_blocks,
 )
 from tamis.analysis.page import analysis_page
 from tamis.analysis.result import Analysis
@@ -34,7 +34,6 @@ from tamis.stages.io.readers import Reader
 from tamis.stages.text.filters import ScoreFilter
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
-from tamis.stages.text.statistics.document_keys import ReadPlaces
 
 __all__ = ["DEFAULT_SAMPLE", "analyze"]
 
@@ -197,7 +196,7 @@ def _run(
         "Looks at a data set.",
         [
             ChosenSplits(partitioning_of(reader), coverage.below).with_(name="choose"),
-            ReadPlaces(reader.reader_stage()).with_(name="read"),
+            reader.reader_stage().with_(name="read"),
             stage.with_(name="measure"),
         ],
     )
@@ -208,7 +207,7 @@ def _recipe(reader: Reader, text_field: str, together: Sequence[Proposal]) -> st
     """A pipeline that keeps what the proposed thresholds keep."""
     filters: list[Any] = [_as_written(proposal.filter) for proposal in together]
     stages: list[ProcessingStage[Any, Any]] = [
-        without_places(reader),
+        whole_blocks(reader),
         *([ScoreFilter(filters, text_field=text_field)] if filters else []),
         JsonlWriter("curated"),
     ]

@@ -18,7 +18,6 @@ from tamis.stages.io.listing import Listing
 from tamis.stages.io.paths import absolute, with_compressions
 from tamis.stages.io.readers import Reader
 from tamis.stages.mixing.row_keys import scrambled
-from tamis.stages.text.statistics.document_keys import FILE
 from tamis.stages.text.statistics.websites import URL_FIELDS
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup
 
@@ -30,7 +29,7 @@ __all__ = [
     "choose",
     "reader_for",
     "url_field_in",
-    "without_places",
+    "whole_blocks",
 ]
 
 FORMATS: Final = ("jsonl", "parquet", "csv", "tsv", "text")
@@ -141,7 +140,6 @@ def reader_for(paths: list[str], format_name: str | None, text_field: str, whole
     found = format_name or _format_of(paths)
     settings: dict[str, Any] = {
         "on_error": "quarantine",
-        "include_path": FILE,
         "blocksize": None if whole else SAMPLE_BLOCK,
     }
     if found == "jsonl":
@@ -153,14 +151,14 @@ def reader_for(paths: list[str], format_name: str | None, text_field: str, whole
     return CsvReader(paths, **settings, delimiter="\t" if found == "tsv" else ",")
 
 
-def without_places(reader: Reader) -> Reader:
-    """The reader as a pipeline would have it that goes on with the data."""
-    return replace(reader, include_path=None, blocksize=None)
+def whole_blocks(reader: Reader) -> Reader:
+    """The reader with blocks of the usual size, as a pipeline uses it that reads everything."""
+    return replace(reader, blocksize=None)
 
 
 def check_columns(reader: Reader, text_field: str) -> list[str] | None:
     """The columns of the input, as far as its first file shows; an error if the one with the text is not there."""
-    columns = [name for name in reader.columns() or [] if name != FILE]
+    columns = reader.columns() or []
     if columns and text_field not in columns:
         near = did_you_mean(text_field, columns)
         raise ColumnError(

@@ -226,10 +226,10 @@ def _examples(analysis: Analysis, one: MeasuredFilter, proposed: MeasuredFilter 
 
 
 def _example(example: Example, kind: str) -> str:
-    place = f" \N{MIDDLE DOT} {escaped(example.place, 300)}" if example.place else ""
+    name = f" \N{MIDDLE DOT} {escaped(example.name, 300)}"
     excerpt = escaped(" ".join(example.excerpt.split()), _EXCERPT) or "(empty)"
     score = escaped(shown_score(example.score))
-    return f'<div class="excerpt {kind}"><p class="soft">{score}{place}</p><p>{excerpt}</p></div>'
+    return f'<div class="excerpt {kind}"><p class="soft">{score}{name}</p><p>{excerpt}</p></div>'
 
 
 def _chart(

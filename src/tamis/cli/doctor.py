@@ -81,12 +81,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _kernels() -> str:
     """Whether the native kernels are there, and if not, what becomes of them."""
-    from tamis.kernels.native import NAMES, compiled_file, failure_file, packaged_file
+    from tamis.kernels.cache import compiled_file, failure_file, packaged_file
+    from tamis.kernels.native import NAMES
 
     if os.environ.get("TAMIS_KERNELS") == "off":
         return "off (TAMIS_KERNELS=off): plain Python, far slower"
     missing = [name for name in NAMES if compiled_file(name) is None]
-    failed = [name for name in missing if failure_file(name).exists()]
+    try:
+        failed = [name for name in missing if failure_file(name).exists()]
+    except OSError as error:
+        return f"{', '.join(missing)} cannot be compiled: {error}"
     if failed:
         return f"{', '.join(failed)} cannot be compiled here, see {failure_file(failed[0])}: plain Python, far slower"
     if missing:
