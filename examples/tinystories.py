@@ -2,7 +2,7 @@
 
 The stories lie beside this file, so that no network is needed; ``--source`` names another directory or web address.
 They were made up for this example, in the form of the TinyStories data set (Eldan and Li, 2023). Repairing broken text
-needs ``pip install "tamis[unicode]"``.
+needs ``pip install -e '.[unicode]'``.
 """
 
 import argparse

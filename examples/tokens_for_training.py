@@ -1,6 +1,6 @@
 """Blend two sources, leave out what is in a benchmark, shuffle everything, and write tokens to train on.
 
-It needs ``pip install "tamis[tokenize]"``.
+It needs ``pip install -e '.[tokenize]'``.
 """
 
 import json

@@ -27,6 +27,7 @@ ORDER = [
     "lazy",
     "sizes",
     "errors",
+    "printable",
 ]
 """Each part may import itself and what is behind it here. ``import tamis`` alone, for the version, is free."""
 

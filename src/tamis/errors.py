@@ -3,17 +3,19 @@
 TamisError
 ├── PlanError               the pipeline cannot run as it is built (found before anything runs)
 │   ├── ColumnError         a stage needs a column that nothing upstream provides
-│   ├── TypeMismatchError   a stage is given another kind of task than it takes
+│   ├── TypeMismatchError   a stage receives a kind of task that it does not take
 │   └── ResourceError       a stage asks for more than the machine has
-├── RecipeError             a recipe names something unknown or misspelt
+├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
 ├── StorageError            output or the run directory cannot be written: disk full, read-only, not permitted
 │   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
-│   └── WorkerDiedError     workers died again and again, and no task was finished
+│   ├── AllSetAsideError    every row of a run was set aside, none was processed
+│   └── WorkerDiedError     workers died repeatedly, and no task was finished
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
-└── MissingExtraError       an optional package is needed (also an ImportError)
+├── MissingExtraError       an optional package is needed (also an ImportError)
+└── NotInTamisError         a name of NeMo Curator that tamis does not have (also an ImportError)
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from tamis.printable import MESSAGE_CHARACTERS, printable
+
 __all__ = [
+    "AllSetAsideError",
     "ClusterError",
     "ColumnError",
     "DataError",
@@ -39,12 +44,26 @@ __all__ = [
     "TypeMismatchError",
     "WorkerDiedError",
     "did_you_mean",
+    "install",
     "redacted",
 ]
 
 
 class TamisError(Exception):
-    """The root of every error that tamis raises on purpose."""
+    r"""The root of every error that tamis raises on purpose.
+
+    Messages may quote data, file names and other people's exceptions, so control characters are spelled out and a
+    very long message loses its middle.
+
+    >>> print(TamisError("no such file: \x1b[2J.jsonl"))
+    no such file: \x1b[2J.jsonl
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), MESSAGE_CHARACTERS)
+
+    def add_note(self, note: str) -> None:
+        super().add_note(printable(note, MESSAGE_CHARACTERS))
 
 
 class PlanError(TamisError, ValueError):
@@ -56,7 +75,7 @@ class ColumnError(PlanError):
 
 
 class TypeMismatchError(PlanError, TypeError):
-    """A stage is given another kind of task than it takes."""
+    """A stage receives a kind of task that it does not take."""
 
 
 class ResourceError(PlanError):
@@ -64,11 +83,11 @@ class ResourceError(PlanError):
 
 
 class RecipeError(TamisError, ValueError):
-    """A recipe names something unknown or misspelt."""
+    """A recipe is malformed, or names something unknown."""
 
 
 class DataError(TamisError, ValueError):
-    """An input cannot be read. The same bytes fail again, so the task is not retried.
+    """An input cannot be read. Reading the same bytes again fails again, so the task is not retried.
 
     Args:
         problem: What is wrong, in words.
@@ -108,8 +127,12 @@ class StageError(TamisError, RuntimeError):
     """A stage raised. The message ends with the user's own frames of the traceback."""
 
 
+class AllSetAsideError(StageError):
+    """Every row of a run was set aside, none was processed."""
+
+
 class WorkerDiedError(StageError):
-    """Workers died again and again (out of memory, a crash in native code, ...), and no task was finished."""
+    """Workers died repeatedly (out of memory, a crash in native code, ...), and no task was finished."""
 
 
 class PublishError(StorageError, OSError):
@@ -128,7 +151,7 @@ class MissingExtraError(TamisError, ImportError):
     """An optional package is needed.
 
     >>> print(MissingExtraError("JSON from S3", package="s3fs", extra="s3"))
-    JSON from S3 needs the package 's3fs': pip install "tamis[s3]"
+    JSON from S3 needs the package 's3fs', which is not installed. In a clone of tamis: pip install -e '.[s3]'
 
     Args:
         what: What needs it.
@@ -137,12 +160,21 @@ class MissingExtraError(TamisError, ImportError):
     """
 
     def __init__(self, what: str, *, package: str, extra: str = "") -> None:
-        install = f'"tamis[{extra}]"' if extra else package
-        super().__init__(f"{what} needs the package {package!r}: pip install {install}")
+        how = f"In a clone of tamis: {install(extra)}" if extra else f"pip install {package}"
+        super().__init__(f"{what} needs the package {package!r}, which is not installed. {how}")
 
 
 class NotInTamisError(TamisError, ImportError):
-    """A script asks for a module or a name of the peer's that tamis does not have."""
+    """A script asks for a module or a name of NeMo Curator that tamis does not have."""
+
+
+def install(extra: str = "") -> str:
+    """The command that installs tamis, with an extra if one is named. It is run in a clone of the repository.
+
+    >>> install(), install("ray")
+    ('pip install -e .', "pip install -e '.[ray]'")
+    """
+    return f"pip install -e '.[{extra}]'" if extra else "pip install -e ."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write them."""
+"""Sizes in bytes, written as a number or with a unit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tamis.errors import PlanError
 _UNITS = {"": 1, "b": 1}
 _UNITS |= {f"{p}b": 1000**i for i, p in enumerate("kmgtp", start=1)}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate("kmgtp", start=1)}
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([a-zA-Z]*)\s*")
 
 
 def byte_size(size: int | str) -> int:
-    """A number of bytes, from a number or from text.
+    """A number of bytes, from a number or a text with a unit.
 
     Args:
         size: ``67108864``, ``"64MiB"`` (2**20 each) or ``"64MB"`` (10**6 each).

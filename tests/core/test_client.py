@@ -298,7 +298,7 @@ def test_too_long_a_start_is_an_error_and_leaves_nothing(monkeypatch: pytest.Mon
 
 def test_ray_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"tamis\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install -e .*\[ray\]"):
         RayClient().start()
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tamis.errors import MissingExtraError, RecipeError
 from tamis.pipeline import Pipeline
-from tamis.pipeline.catalogue import REQUIRED, catalogue, parameters_of
+from tamis.pipeline.catalogue import catalogue
+from tamis.pipeline.parameters import REQUIRED, parameters_of
 from tamis.pipeline.recipe import RunSettings, dump_recipe, load_recipe
 from tamis.pipeline.recipe_nodes import parse_yaml, to_yaml
 from tamis.stages.base import ProcessingStage
@@ -38,7 +39,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Optional
 from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
-from tamis.pipeline.catalogue import REQUIRED, catalogue, parameters_of
+from tamis.pipeline.catalogue import catalogue
+from tamis.pipeline.parameters import REQUIRED, parameters_of
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch
 
@@ -87,9 +89,15 @@ class Pair(CompositeStage[DocumentBatch, DocumentBatch]):
     def decompose(self):
         return [Plain(1).with_(name="first"), Plain(2).with_(name="second")]
 
-class Broken:
+class Broken(ProcessingStage[DocumentBatch, DocumentBatch]):
     def __init__(self):
         raise ValueError("not today")
+
+class Counted:
+    made = 0
+
+    def __init__(self, **anything):
+        Counted.made += 1
 
 @processing_stage(name="shout")
 def shout(task: DocumentBatch) -> DocumentBatch:
@@ -302,18 +310,18 @@ def test_errors_of_constructors_say_where(own: Any) -> None:
     [
         ("nowhere:Stage", "there is no module 'nowhere'"),
         ("ownstages:Typo", "ownstages has no 'Typo'"),
-        ("ownstages:plain_function", "is no stage; decorate the function with @processing_stage"),
-        ("WordCountFilter", "is no stage; write ScoreFilter: {filter_obj: {WordCountFilter: ...}}"),
-        ("UrlRemover", "is no stage; write Modify: {modifier_fn: {UrlRemover: ...}}"),
+        ("ownstages:plain_function", "is not a stage; decorate the function with @processing_stage"),
+        ("WordCountFilter", "is not a stage; write ScoreFilter: {filter_obj: {WordCountFilter: ...}}"),
+        ("UrlRemover", "is not a stage; write Modify: {modifier_fn: {UrlRemover: ...}}"),
         ("function: nowhere:f", "there is no module 'nowhere'"),
-        ("function: ownstages:plain_function", "ownstages:plain_function is no stage; decorate"),
+        ("function: ownstages:plain_function", "ownstages:plain_function is not a stage; decorate"),
         ("ScoreFilter: {filter_obj: {function: nowhere:f}}", "there is no module 'nowhere'"),
         ("ScoreFilter: {filter_obj: {function: ownstages:nothing}}", "ownstages has no 'nothing'"),
         ("ScoreFilter: {filter_obj: {function: f}}", "a function is written {function: package.module:name}, not 'f'"),
-        ("'1:2'", "'1:2' is no name of the form package.module:Class"),
+        ("'1:2'", "'1:2' does not have the form package.module:Class"),
     ],
 )
-def test_names_that_are_no_stages(own: Any, name: str, complaint: str) -> None:
+def test_names_of_something_other_than_a_stage(own: Any, name: str, complaint: str) -> None:
     assert complaint in refusal_of(f"- {name}")
 
 
@@ -336,7 +344,7 @@ def test_an_error_inside_a_users_module_is_not_hidden(tmp_path: Path, monkeypatc
         ("stages: [a\n", "line 2: this is not YAML"),
         ("stages: [Route]\nname: x\nname: y\n", "recipe, line 3: 'name' is given twice"),
         ("stages: [Route]\nname: !!python/object:os.system x\n", "line 2: the tag"),
-        ("stages: &a [*a]\n", "nested more than 40 levels deep"),
+        ("stages: &a [*a]\n", "the alias *a has no anchor before it"),
         ("stages: [Route]\nrun: {worker: 2}\n", "recipe, line 2: run has no parameter 'worker'"),
         ("stages: [Route]\nrun: {memory_budget: much}\n", "recipe, line 2: run: 'much' is not a valid size"),
         ("stages: [Route]\nrun: {executor: locl}\n", "recipe, line 2: run: unknown executor 'locl'."),
@@ -359,7 +367,7 @@ def test_the_outer_shape(text: str, complaint: str) -> None:
         ("- Route: [lang]", "the parameters of Route must be a mapping of names to values, not a list"),
     ],
 )
-def test_what_is_no_stage(stage: str, complaint: str) -> None:
+def test_values_that_are_not_a_stage(stage: str, complaint: str) -> None:
     assert complaint in refusal_of(stage)
 
 
@@ -369,6 +377,107 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         lambda: load_recipe(tmp_path / "missing.yaml")
     )
     assert "it is not UTF-8 (byte 9)" in refusal(lambda: load_recipe(tmp_path / "latin.yaml"))
+
+
+# --- recipes that could do harm --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "subprocess:Popen",
+        "os:system",
+        "builtins:exec",
+        "builtins:eval",
+        "this:d",  # prints when it is imported
+        "ownstages:enum.Enum",
+        "ownstages:Path",
+    ],
+)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "{name}",
+        "{name}: {{args: [touch, made]}}",
+        "ScoreFilter: {{filter_obj: {{{name}: {{args: [touch, made]}}}}}}",
+        "ScoreFilter: {{filter_obj: {{function: {name}}}}}",
+        "Tee: {{stages: [{{{name}: {{}}}}]}}",
+        "ownstages:Plain: {{low: {{{name}: {{}}}}}}",
+    ],
+)
+def test_the_standard_library_is_neither_imported_nor_called(
+    own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, stage: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "a recipe cannot use modules of Python's standard library" in refusal_of("- " + stage.format(name=name))
+    assert "this" not in sys.modules
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "complaint"),
+    [
+        ("ownstages:Counted", "ownstages:Counted is not a stage"),
+        ("ScoreFilter: {filter_obj: {ownstages:Counted: {}}}", "expected a DocumentFilter, not a Counted"),
+        ("ScoreFilter: {filter_obj: {function: ownstages:Counted}}", "ownstages:Counted is not a function"),
+        ("Tee: {stages: [ownstages:Counted]}", "expected a ProcessingStage, not a Counted"),
+        ("ownstages:Plain: {low: {ownstages:Counted: {}}}", "ownstages:Counted is not a stage, a filter or a modifier"),
+        ("ownstages:Typed: {corner: {ownstages:Counted: {}}}", "expected a Corner, not a Counted"),
+    ],
+)
+def test_other_classes_are_not_called(own: Any, stage: str, complaint: str) -> None:
+    assert complaint in refusal_of(f"- {stage}")
+    assert own.Counted.made == 0
+
+
+def test_harmless_functions_of_python_itself_may_be_named() -> None:
+    written = dump_recipe(Pipeline("p", stages=[Modify(str.upper), ScoreFilter(len)]))
+    assert [stage.name for stage in load_recipe(written).to_pipeline().stages] == ["upper", "len"]
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (BOMB, "recipe, line 6: more than 100,000 values, with aliases expanded"),
+        ("stages: " + "[" * 5000 + "\n", "nested more than 40 levels deep"),
+        ("stages: " + "{a: " * 5000 + "\n", "nested more than 40 levels deep"),
+        (
+            f"a: &a {'[' * 15}{']' * 15}\nb: &b {'[' * 9}*a{']' * 9}\nc: {'[' * 17}*b{']' * 17}\n",
+            "line 3: nested",
+        ),
+        (
+            "stages: [Route]\nname: " + "9" * 5000 + "\n",
+            "line 2: a number of 5,000 digits. If it is text, put it in quotes",
+        ),
+        ("stages: [Route]\nrun: {workers: 0x" + "f" * 5000 + "}\n", "a number of 5,002 digits"),
+        ("stages: [Route]\nrun: {memory_budget: " + "9" * 60 + "GiB}\n", "is not a valid size"),
+        ("# " + "x" * 5_000_000 + "\n", "recipe: longer than 4,194,304 characters"),
+        ("stages: [Route]\n---\nstages: [Route]\n", "a recipe is one YAML document"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_recipes_that_are_too_large(text: str, complaint: str) -> None:
+    assert complaint in refusal(lambda: load_recipe(text))
+
+
+def test_an_endless_file_is_refused() -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("this system has no /dev/zero")
+    assert "longer than" in refusal(lambda: load_recipe("/dev/zero"))
+
+
+def test_aliases_are_understood() -> None:
+    words, urls = stages_of("""
+        stages:
+          - ScoreFilter: &shared {filter_obj: {WordCountFilter: {min_words: 3}}, text_field: body}
+          - ScoreFilter: *shared
+    """)
+    assert repr(words) == repr(urls)
 
 
 # --- --set ----------------------------------------------------------------------------------------------------------
@@ -422,7 +531,7 @@ def test_set_leaves_the_recipe_itself_alone() -> None:
         ("words", "write stage.parameter=value"),
         ("nmae=zz", "--set nmae=zz: the recipe has no 'nmae'. Did you mean 'name'?"),
         ("run.workers=-1", "--set run.workers=-1: run: workers: must not be negative"),
-        ("words=3", "which parameter of it? Write words.parameter=value"),
+        ("words=3", "the parameter is missing. Write words.parameter=value"),
         ("words.score_feild=n", "--set words.score_feild=n: ScoreFilter has no parameter 'score_feild'"),
         (
             "words.filter_obj.min_words=x",
@@ -534,8 +643,8 @@ TEXTS = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", 
     ]
 )
 FILTERS = st.one_of(
-    st.builds(WordCountFilter, min_words=st.integers(0, 10**6), max_words=st.integers()),
-    st.builds(UrlsFilter, st.floats(allow_nan=False)),
+    st.builds(WordCountFilter, min_words=st.integers(0, 10**6), max_words=st.integers(min_value=10**6)),
+    st.builds(UrlsFilter, st.floats(0, 1)),
     st.builds(NonAlphaNumericFilter),
 )
 LEAVES = st.one_of(

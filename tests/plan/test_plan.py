@@ -13,6 +13,7 @@ from tamis.plan import make_plan
 from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.io import JsonlWriter
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup
 
@@ -170,9 +171,40 @@ def test_two_shuffles_of_one_kind_do_not_share_their_folders() -> None:
 def test_branches_join_again_behind_the_route() -> None:
     plan = make_plan("p", [Make(), Route("lang", {"en": [Needs("lang")], "de": [Sink()]}), Needs("text")])
     names = [v.name for v in plan.vertices]
-    last = plan.vertices[names.index("Needs #2")]
-    assert [names[i] for i in last.inputs] == ["Needs", "Route"]
-    assert plan.vertices[names.index("Sink")].edges == {"out": -1}
+    last = plan.vertices[names.index("Needs")]
+    assert [names[i] for i in last.inputs] == ["Route[en] / Needs", "Route"]
+    assert plan.vertices[names.index("Route[de] / Sink")].edges == {"out": -1}
+
+
+def test_stages_in_branches_are_named_with_the_way_to_them() -> None:
+    inner = Route("text", {"a": [Tee([Sink()]), Sink()]})
+    plan = make_plan("p", [Make(), Route("lang", {"en": [inner], "de": [Sink()]}), Sink()])
+    assert [v.name for v in plan.vertices] == [
+        "Make",
+        "Route",
+        "Route[en] / Route",
+        "Route[en] / Route[a] / Tee",
+        "Route[en] / Route[a] / Tee[copy] / Sink",
+        "Route[en] / Route[a] / Sink",
+        "Route[de] / Sink",
+        "Sink",
+    ]
+    assert "[en -> Route, de -> Sink, otherwise -> Sink]" in str(plan)
+
+
+def test_composites_in_branches_keep_their_folders_apart_and_their_names() -> None:
+    branches = {"en": [ExactDeduplication(), JsonlWriter("a")], "de": [ExactDeduplication(), JsonlWriter("b")]}
+    plan = make_plan("p", [Make(), Route("lang", branches, otherwise=[Sink()])])
+    names = [v.name for v in plan.vertices]
+    assert [n for n in names if "JsonlWriter" in n] == ["Route[en] / JsonlWriter", "Route[de] / JsonlWriter"]
+    folders = {getattr(v.stage, "folder", None) for v in plan.vertices} - {None}
+    assert len(folders) == 2
+
+
+def test_the_plan_says_how_many_bytes_a_stage_takes_at_once() -> None:
+    text = str(make_plan("p", [Make(), JsonlWriter("out", shard_bytes="64kB")]))
+    assert "up to 62.5 KiB at once" in text
+    assert str(2**31) not in text
 
 
 def test_a_route_by_a_column_that_is_not_there_is_refused() -> None:

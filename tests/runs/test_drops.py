@@ -38,7 +38,7 @@ class Passes(ProcessingStage[DocumentBatch, DocumentBatch]):
 def ledger(run_dir: Path, executor: LocalExecutor, keep: bool = False) -> list[dict[str, Any]]:
     middle: ProcessingStage[Any, Any] = ScoreFilter([NumbersFilter(0.1), MeanWordLengthFilter(3, 4)])
     middle = Dropped(middle, [JsonlWriter(str(run_dir / "dropped"))]) if keep else middle
-    stages = [ScoreFilter(WordCountFilter(min_words=3)), middle, ScoreFilter(WordCountFilter(max_words=20))]
+    stages = [ScoreFilter(WordCountFilter(min_words=3)), middle, ScoreFilter(WordCountFilter(0, max_words=20))]
     batch = DocumentBatch({"text": TEXTS, "id": list(range(40))})
     result = Pipeline("noted", stages=stages).run(executor, [batch], run_dir=str(run_dir), progress="off")
     return list(result.drops().drop_columns(["stage"]).to_pylist())

@@ -45,7 +45,7 @@ def summary(**changes: Any) -> RunSummary:
 
 def test_the_page_shows_the_run() -> None:
     text = Page(render_report(summary())).text
-    for shown in ("web", "1,024", "600", "58.6% of the input", "400", "and 24 quarantined", "10.0 s", "102"):
+    for shown in ("web", "1,024", "600", "58.6% of the input", "400", "and 24 rows set aside", "10.0 s", "102"):
         assert f"\n{shown}\n" in text
     for shown in (
         "Cleans a crawl.",

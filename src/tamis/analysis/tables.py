@@ -7,6 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from tamis.analysis.result import PERCENTILES, Analysis
+from tamis.printable import printable
 from tamis.runs import figures
 from tamis.runs.terminal import rendered
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, bin_edges, is_share
@@ -116,7 +117,7 @@ def terminal_table(analysis: Analysis, *, width: int = 100, color: bool = False)
             figures.percent(analysis.dropped_alone_share(name)),
             shown_bounds(proposed[name]) if name in proposed else "",
         )
-    return rendered(*map(Text, headline(analysis)), Text(), table, width=width, color=color)
+    return rendered(*(Text(printable(line)) for line in headline(analysis)), Text(), table, width=width, color=color)
 
 
 def headline(analysis: Analysis) -> list[str]:

@@ -22,6 +22,7 @@ class RowAccount:
     def __init__(self, tasks: Sequence[Task[Any]], makes_rows: str) -> None:
         self.quarantined = 0
         self.makes_files = False  # whether its rows went into files or other things
+        self.written = 0  # rows in the files of a writer
         self.dropped_by: dict[int, int] = {}  # rows by the position of the stage, where several run as one
         self._tasks, self._makes_rows = tasks, makes_rows
         self._are_rows = all(task.has_rows for task in tasks)
@@ -52,6 +53,8 @@ class RowAccount:
 
     def rows_in(self, *, known_as_files: bool) -> int:
         """How many rows came in. Of files that is known only when they are read."""
+        if self.written and not self._are_rows:
+            return self.written
         if self._are_rows or known_as_files or self._makes_rows in ("joined", "new"):
             return self._items
         return self._made + sum(self.dropped_by.values()) + self.quarantined

@@ -22,6 +22,8 @@ from tamis.backends.running_stage import RunningStage
 from tamis.backends.stage_calls import calls_of, results_of
 from tamis.errors import DataError, PlanError, TamisError, redacted
 from tamis.plan import END, Group, Plan
+from tamis.plan.check import AddedColumns
+from tamis.printable import shortened
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
 from tamis.runs.publication import remove_unpublished, sync
@@ -103,7 +105,8 @@ class Outcome:
 class GroupSpec:
     """What a worker needs to know of a group: its stages and the ways between them.
 
-    Stages that run as one are under the number of the first of them; ``members`` has the numbers of all.
+    Stages that run as one are under the number of the first of them; ``members`` has the numbers of all. ``added`` has
+    the columns that each of them adds.
     """
 
     entry: int
@@ -111,6 +114,7 @@ class GroupSpec:
     names: dict[int, str]
     edges: dict[int, dict[str, int]]
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    added: dict[int, tuple[AddedColumns, ...]] = field(default_factory=dict)
 
     @property
     def is_async(self) -> bool:
@@ -132,7 +136,9 @@ class GroupSpec:
         edges = {v.index: dict(v.edges) for v in inside if v.index not in later}
         for first, run in group.merged.items():
             stages[first], edges[first] = run.stage, dict(plan.vertices[run.vertices[-1]].edges)
-        return cls(group.entry, stages, {v.index: v.name for v in inside}, edges, members)
+        runs = {index: [plan.vertices[member] for member in members.get(index, (index,))] for index in stages}
+        added = {index: tuple(map(AddedColumns.of, run)) for index, run in runs.items()}
+        return cls(group.entry, stages, {v.index: v.name for v in inside}, edges, members, added)
 
 
 @dataclass(frozen=True)
@@ -327,6 +333,10 @@ class GroupRunner:
             made: What the stage made of them already, if it is ``async``.
         """
         stage, stats = self._stages[vertex], self._stats(vertex)
+        self._at = vertex
+        for task in tasks:
+            if isinstance(task, TableTask):
+                self._check_columns(vertex, task)
         stats.tasks_in += len(tasks)
         stats.bytes_in += nbytes
         tasks = [self._named(task) for task in tasks]
@@ -357,6 +367,13 @@ class GroupRunner:
             self._drop(vertex, account, children, drop)
         self._end(vertex, children)
         self._count_rows(vertex, account, len(tasks))
+
+    def _check_columns(self, vertex: int, task: TableTask) -> None:
+        """Refuse to replace columns that the plan could not know of."""
+        present = set(task.get_columns())
+        for added in self._spec.added.get(vertex, ()):
+            added.check(present)
+            present.update(added.columns)
 
     def _named(self, task: Task[Any]) -> Task[Any]:
         """A task whose rows have names: rows that were made by hand are numbered under the place of their task."""
@@ -396,6 +413,7 @@ class GroupRunner:
             account.makes_files = True
             if self._stages[vertex].is_sink_stage:
                 stats.files += 1
+                account.written += item.rows
         elif isinstance(item, BadRows):
             stats.quarantined += len(item.rows)
             account.quarantined += len(item.rows)
@@ -473,7 +491,7 @@ class GroupRunner:
         if isinstance(child, TableTask) and not child.has_names:
             child = child.named(f"{self._spec.names[last]} {format_order(child.order)}")
         nbytes = child.nbytes
-        if port != DROPPED and port not in self._stages[vertex].side_ports:
+        if port not in self._stages[vertex].side_ports:
             stats.tasks_out += 1
             stats.rows_out += child.num_items
             stats.bytes_out += nbytes
@@ -553,9 +571,9 @@ class GroupRunner:
 def failure_of(stage: str, error: Exception) -> Failure:
     """What is passed on of an exception that a stage raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-    shown = "".join(traceback.format_list(frames))
+    shown = shortened("".join(traceback.format_list(frames)))
     permanent = isinstance(error, DataError | PlanError)
-    words = str(error) if isinstance(error, TamisError) else f"{type(error).__name__}: {error}"
+    words = str(error) if isinstance(error, TamisError) else shortened(f"{type(error).__name__}: {error}")
     ours = error if isinstance(error, TamisError) else None
     return Failure(stage, words, shown, permanent, exception=ours, kind=type(error).__name__)
 

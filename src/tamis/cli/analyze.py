@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from tamis.cli.output import print_json, terminal_width, write
+from tamis.cli.output import print_json, terminal_width, write, write_styled
 
 __all__ = ["run"]
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(analysis.to_dict())
     elif not arguments.quiet:
-        write(terminal_table(analysis, width=terminal_width(), color=sys.stdout.isatty()))
+        write_styled(terminal_table(analysis, width=terminal_width(), color=sys.stdout.isatty()))
         write(f"{closing_line(analysis)}\n")
         for what, name in _RESULTS.items():
             write(f"{what:<8} {os.path.join(arguments.output, name)}")

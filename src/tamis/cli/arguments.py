@@ -1,6 +1,6 @@
-"""The arguments of the ``tamis`` command, and what becomes of errors.
+"""The arguments of the ``tamis`` command, and how errors are shown.
 
-Each command lives in a module of its own, imported when it is called: ``tamis --version`` must not wait for Arrow.
+Each command is in a module of its own, imported when it is called: ``tamis --version`` must not wait for Arrow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tamis.errors import RunInterrupted, TamisError
 __all__ = ["main", "parser"]
 
 FAILED: Final = 1
-"""Exit status after an error of ours; the same as Python's after any other."""
+"""Exit status after an error; the same as Python's after an exception."""
 
 MISUSED: Final = 2
 """Exit status when the command line itself is wrong, or names something that does not exist."""
@@ -27,8 +27,8 @@ MISUSED: Final = 2
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C."""
 
-UNHEARD: Final = 141
-"""Exit status when nobody reads our output any more: what shells show for a command that SIGPIPE ended."""
+OUTPUT_CLOSED: Final = 141
+"""Exit status when the reader of the output has closed it: what shells show for a command that SIGPIPE ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; those of the process by default.
 
     Returns:
-        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 130 after Ctrl-C, 141 when the
-        reader of the output (``head``, ``less``) has seen enough.
+        The exit status: 0 if all went well, 1 after an error, 2 for wrong usage, 3 if a run came to its end but rows
+        or tasks were set aside, 130 after Ctrl-C, 141 when the reader of the output (``head``, ``less``) closed it.
 
     >>> main(["plan", "no-such-file.yaml"])
     1
@@ -48,12 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(argv)
         finally:
-            if sys.stdout is not None:  # it is where the shell has closed it
+            if sys.stdout is not None:  # it is None where the shell has closed it
                 sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # what is still in their buffers must not fail again at the exit
+        for stream in (sys.stdout, sys.stderr):  # flushing their buffers at the exit must not fail again
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return UNHEARD
+        return OUTPUT_CLOSED
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -74,10 +74,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where help is when the arguments are wrong."""
+    """Names the help option when the arguments are wrong."""
 
     def error(self, message: str) -> NoReturn:
-        complain(message, [f"  {self.prog} --help says more"])
+        complain(message, [f"  See {self.prog} --help"])
         self.exit(MISUSED)
 
 
@@ -100,9 +100,10 @@ def parser() -> argparse.ArgumentParser:
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
     _add_analyze(command("analyze", "analyze", "Look at a data set: what is in it, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
-    _add_recipes(command("recipes", "recipe_list", "List the recipes that come with tamis, or print one."))
+    _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
-    _add_report(command("report", "report", "Show what a run kept and dropped, and write its report anew."))
+    _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
+    _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
 
@@ -208,6 +209,36 @@ def _add_recipes(command: argparse.ArgumentParser) -> None:
 
 def _add_doctor(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_runs(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "action",
+        metavar="list|clean",
+        nargs="?",
+        choices=("list", "clean"),
+        default="list",
+        help="list the runs (the default), or remove the scratch data of those that failed or were killed",
+    )
+    command.add_argument("--dir", metavar="DIR", default=os.path.join(".tamis", "runs"), help="where (%(default)s)")
+    command.add_argument(
+        "--older-than",
+        metavar="AGE",
+        type=_age,
+        help="with clean: remove whole runs whose last change is longer ago: 12h, 30d, 8w",
+    )
+    command.add_argument("--yes", "-y", action="store_true", help="with clean: do not ask")
+    command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
+
+
+def _age(text: str) -> float:
+    """Seconds, from a number of hours, days or weeks."""
+    units = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+    if not text[:-1].isdecimal() or text[-1] not in units:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of hours, days or weeks such as 12h, 30d or 8w, not {text!r}"
+        )
+    return float(text[:-1]) * units[text[-1]]
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:

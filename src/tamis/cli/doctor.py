@@ -15,6 +15,8 @@ from typing import Final
 import tamis
 from tamis.cli.output import print_json, show
 from tamis.core.host import Machine, this_machine
+from tamis.errors import install
+from tamis.printable import printable
 
 __all__ = ["run"]
 
@@ -165,15 +167,15 @@ def _show(
             *([] if machine.gpus else [("GPU", "none found")]),
         ],
     )
-    _section("Packages", [(package.name, package.version or "missing: pip install tamis") for package in core])
+    _section("Packages", [(package.name, package.version or f"missing: {install()}") for package in core])
     _section("Extras", [(extra, _extra_state(extra, members)) for extra, members in extras.items()])
     _section("Cluster", [("Ray", ray.version or "not installed; only needed for more than one machine")])
 
 
 def _extra_state(extra: str, members: list[Package]) -> str:
     missing = [member.name for member in members if member.version is None]
-    state = f'pip install "tamis[{extra}]"' if missing else "installed"
-    return f"{state:<28} {_purpose(extra, members)}"
+    state = install(extra) if missing else "installed"
+    return f"{state:<32} {_purpose(extra, members)}"
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> None:
@@ -184,5 +186,5 @@ def _section(title: str, rows: list[tuple[str, str]]) -> None:
     table.add_column(min_width=12, no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(Text(name), Text(value))
+        table.add_row(Text(name), Text(printable(value)))
     show(Text(title, style="bold"), table, Text())

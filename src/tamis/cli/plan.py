@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tamis.cli.output import write
-from tamis.cli.recipes import recipe_from
+from tamis.cli.recipe_argument import recipe_from
 
 __all__ = ["run"]
 

@@ -1,36 +1,38 @@
-"""Reads the recipe that a command line names."""
+"""``tamis recipes``."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import os
-import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tamis.pipeline.recipe import Recipe
+from tamis.cli.output import complain, print_json, show, write
+from tamis.errors import did_you_mean
 
-__all__ = ["recipe_from"]
+__all__ = ["run"]
 
 
-def recipe_from(arguments: argparse.Namespace) -> Recipe:
-    """The recipe with the changes of the command line.
-
-    Modules in the current directory can be named in it, as with ``python -m``.
-    """
+def run(arguments: argparse.Namespace) -> int:
+    """List the recipes that come with tamis, or print one."""
     from tamis.pipeline.recipe import load_recipe
+    from tamis.pipeline.shipped import shipped_recipes
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    recipe = load_recipe(arguments.recipe).with_paths(arguments.input, arguments.output)
-    recipe = recipe.with_settings(arguments.settings)
-    given = {
-        "executor": arguments.executor,
-        "address": arguments.address,
-        "workers": arguments.workers,
-        "run_dir": getattr(arguments, "run_dir", None),
-        "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(recipe, run=dataclasses.replace(recipe.run, **changes))
+    recipes = shipped_recipes()
+    if arguments.name is not None:
+        if arguments.name not in recipes:
+            known = ", ".join(recipes)
+            complain(f"there is no recipe {arguments.name!r}, only {known}.{did_you_mean(arguments.name, recipes)}")
+            return 2
+        write(recipes[arguments.name].read_text(encoding="utf-8").rstrip("\n"))
+        return 0
+    described = {name: load_recipe(path).description for name, path in recipes.items()}
+    if arguments.json:
+        print_json([{"name": name, "description": text} for name, text in described.items()])
+        return 0
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, text in described.items():
+        table.add_row(Text(name), Text(text, style="dim"))
+    show(table, Text())
+    show(Text("tamis run NAME --input DATA --output DIR runs one; tamis recipes NAME prints it."))
+    return 0

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tamis.cli.output import print_json, terminal_width, write
-from tamis.cli.recipes import recipe_from
+from tamis.cli.output import complain, print_json, terminal_width, write, write_styled
+from tamis.cli.recipe_argument import recipe_from
 
 if TYPE_CHECKING:
     from tamis.runs.progress import ProgressKind
+    from tamis.runs.result import RunResult
 
-__all__ = ["run"]
+__all__ = ["SET_ASIDE", "run"]
+
+SET_ASIDE: Final = 3
+"""Exit status of a run that came to its end, but set rows or tasks aside."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a recipe; show its progress on stderr and what came of it on stdout."""
+    """Run a recipe; show its progress on stderr and its result on stdout."""
     recipe = recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
     if arguments.dry_run:
@@ -34,6 +38,18 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         from tamis.runs.report import summary_table
 
-        write(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
+        write_styled(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
         write(f"report: {result.run_dir}/report.html")
-    return 0
+    return _status(result)
+
+
+def _status(result: RunResult) -> int:
+    """The exit status; the last line says what was set aside."""
+    from tamis.runs.report_sections import set_aside_words
+    from tamis.runs.stats import DONE
+
+    if result.state == DONE:
+        return 0
+    sys.stdout.flush()  # the line below is the last one, also where both streams go to the same place
+    complain(f"{set_aside_words(result.summary)} set aside, with the causes, in {result.run_dir}/quarantine")
+    return SET_ASIDE

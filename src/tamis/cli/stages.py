@@ -11,13 +11,14 @@ from typing import Any
 
 from tamis.cli.output import complain, print_json, show
 from tamis.errors import RecipeError
-from tamis.pipeline.catalogue import REQUIRED, Entry, catalogue, find, listed, parameters_of, summary_of
+from tamis.pipeline.catalogue import Entry, catalogue, find, listed
+from tamis.pipeline.parameters import REQUIRED, parameters_of, summary_of
 
 __all__ = ["run"]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List the stages, or show one."""
+    """List the stages, or show the parameters of one."""
     if arguments.name is None:
         _list(listed(), arguments.json)
         return 0
@@ -37,9 +38,10 @@ def _entry(name: str) -> Entry:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     found = find(name)
-    if not inspect.isclass(found):
-        raise RecipeError(f"{name} is no class, so it has no parameters")
-    return catalogue().get(name) or Entry(name, "your own", found)
+    entry = catalogue().get(name) or (Entry(name, "your own", found) if inspect.isclass(found) else None)
+    if entry is None or (name not in catalogue() and entry.kind == "object"):
+        raise RecipeError(f"{name} is not the class of a stage, a filter or a modifier")
+    return entry
 
 
 def _list(entries: list[Entry], as_json: bool) -> None:
@@ -83,7 +85,7 @@ def _show(entry: Entry) -> None:
 
 
 def _paragraphs(docstring: str) -> list[str]:
-    """The text of a docstring: without its sections (``Args:``) and examples."""
+    """The text of a docstring, without its sections (``Args:``) and examples."""
     paragraphs = []
     for paragraph in docstring.split("\n\n"):
         first = paragraph.strip().partition("\n")[0]

@@ -1,25 +1,25 @@
-"""Finds stages, and the objects they are given (filters, modifiers, ...), by name.
+"""Finds stages, filters, modifiers and other objects by name.
 
-Recipes and ``tamis stages`` look names up here. Nothing registers itself: the table below names the modules, and what
-is in a module's ``__all__`` is what it offers. A class of anybody else is named ``package.module:ClassName``.
+Recipes and ``tamis stages`` look names up here. The table below lists the modules of tamis; the classes in a module's
+``__all__`` can be named. A class or function of the user's is named by its import path, ``package.module:Name``.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import importlib
 import inspect
 import re
-import typing
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from tamis.errors import RecipeError, did_you_mean
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
+from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.modifiers.base import DocumentModifier
 
-__all__ = ["REQUIRED", "Entry", "Parameter", "catalogue", "find", "full_name", "listed", "parameters_of", "summary_of"]
+__all__ = ["Entry", "catalogue", "find", "full_name", "is_builtin", "is_name", "listed"]
 
 _AREAS: Final = (
     ("Reading and writing", ("tamis.stages.io", "tamis.stages.text.io.writer.megatron_tokenizer")),
@@ -39,69 +39,27 @@ _AREAS: Final = (
             "tamis.stages.text.sequence_packing",
             "tamis.stages.text.language",
             "tamis.stages.text.statistics.stage",
-            "tamis.stages.text.classifiers",
-            "tamis.stages.text.embedders",
             "tamis.stages.text.download",
         ),
     ),
-    (
-        "Deduplication",
-        (
-            "tamis.stages.deduplication.exact",
-            "tamis.stages.deduplication.fuzzy",
-            "tamis.stages.deduplication.semantic",
-        ),
-    ),
-    ("Images", ("tamis.stages.image",)),
-    ("Audio", ("tamis.stages.audio",)),
-    ("Video", ("tamis.stages.video",)),
-    ("Synthetic data", ("tamis.stages.synthetic",)),
+    ("Deduplication", ("tamis.stages.deduplication.exact",)),
     ("Settings", ("tamis.stages.resources",)),
 )
 
-_SKELETONS: Final = (ProcessingStage, SourceStage, CompositeStage)
-_PARTS: Final = re.compile(r"\w*ReaderStage|WriterStage|MergeShards")
-_FOREIGN_NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-
-
-class _Required:
-    """Stands for the default of a parameter that has none."""
-
-    def __repr__(self) -> str:
-        return "required"
-
-
-REQUIRED: Final = _Required()
-"""The default of a parameter that must be given."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a stage, filter or modifier.
-
-    Args:
-        name: Its name.
-        type: Its type as a Python type; ``Any`` where it is not said or cannot be found.
-        written_type: Its type as the source code has it.
-        default: The value when it is not given; :data:`REQUIRED` when it must be.
-        help: What it means: its entry under ``Args:`` in the docstring.
-    """
-
-    name: str
-    type: Any
-    written_type: str
-    default: Any
-    help: str = ""
+_BASES: Final = (ProcessingStage, SourceStage, CompositeStage)
+_INNER_STAGES: Final = re.compile(r"\w*ReaderStage|WriterStage|MergeShards")
+_IMPORT_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_HARMLESS_BUILTINS: Final = re.compile(r"builtins:(str|bytes|int|float|bool|len)(\.[^\W\d]\w*)?")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A name that recipes may use.
+    """A class that recipes may name.
 
     Args:
-        name: The name.
-        area: What it is about.
-        cls: The class behind it.
+        name: Its name.
+        area: The heading it is listed under.
+        cls: The class.
     """
 
     name: str
@@ -110,41 +68,41 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """``"stage"``, or, for what stages are given, the end of a base class's name: ``"filter"``, ``"modifier"``."""
-        if issubclass(self.cls, ProcessingStage):
-            return "stage"
-        for base in self.cls.__mro__:
-            for kind in ("filter", "modifier"):
-                if base.__name__ == f"Document{kind.capitalize()}":
-                    return kind
-        return "object"
+        """``"stage"``, ``"filter"``, ``"modifier"``, or ``"object"`` for any other parameter of a stage."""
+        kinds = {ProcessingStage: "stage", DocumentFilter: "filter", DocumentModifier: "modifier"}
+        return next((kind for base, kind in kinds.items() if issubclass(self.cls, base)), "object")
 
 
 def catalogue() -> dict[str, Entry]:
-    """Every name that tamis itself offers to recipes, in the order of the areas.
+    """Every class of tamis that recipes may name, in the order of the areas.
 
     >>> catalogue()["Route"].area
     'Branches'
     """
     found: dict[str, Entry] = {}
     for area, modules in _AREAS:
-        for module in modules:
-            for name, cls in _classes(module).items():
-                found.setdefault(name, Entry(name, area, cls))
+        for module_name in modules:
+            module = importlib.import_module(module_name)
+            for name in _offered_names(module):
+                cls = getattr(module, name)
+                if _is_offered(cls):
+                    found.setdefault(name, Entry(name, area, cls))
     return found
 
 
 def listed() -> list[Entry]:
-    """The names to show to people: not those that other stages stand for. Recipes may use these as well.
+    """The catalogue without the stages that others unfold into. Recipes may name those as well.
 
     >>> "JsonlReader" in (names := [entry.name for entry in listed()]), "JsonlReaderStage" in names
     (True, False)
     """
-    return [entry for entry in catalogue().values() if not _PARTS.fullmatch(entry.name)]
+    return [entry for entry in catalogue().values() if not _INNER_STAGES.fullmatch(entry.name)]
 
 
 def find(name: str) -> Any:
-    """The class of that name, or the object that ``package.module:name`` stands for.
+    """The class of tamis with that name, or the object that an import path leads to. Nothing is called.
+
+    Importing a user's module runs the code in it. The standard library is not imported: a recipe has no use for it.
 
     >>> find("Tee").__name__, find("tamis.stages.flow:Tee") is find("Tee")
     ('Tee', True)
@@ -154,8 +112,8 @@ def find(name: str) -> Any:
       'tamis stages' lists the known ones; a class of your own is written package.module:Class
     """
     if ":" in name:
-        return _find_foreign(name)
-    cls = _find_own(name)
+        return _imported(name)
+    cls = _find_builtin(name)
     if cls is None:
         raise RecipeError(
             f"unknown stage {name!r}.{did_you_mean(name, catalogue())}\n"
@@ -164,36 +122,46 @@ def find(name: str) -> Any:
     return cls
 
 
-def is_known(name: object) -> bool:
-    """Whether a text is a name of ours or has the form of a foreign one.
+def is_name(value: object) -> bool:
+    """Whether a value is the name of a class of tamis, or has the form of an import path.
 
-    >>> is_known("Route"), is_known("mine.stages:Clean"), is_known("en")
+    >>> is_name("Route"), is_name("mine.stages:Clean"), is_name("en")
     (True, True, False)
     """
-    return isinstance(name, str) and (_FOREIGN_NAME.fullmatch(name) is not None or _find_own(name) is not None)
+    return isinstance(value, str) and (_IMPORT_PATH.fullmatch(value) is not None or _find_builtin(value) is not None)
+
+
+def is_builtin(cls: type) -> bool:
+    """Whether a class is one of the catalogue.
+
+    >>> is_builtin(find("Resources")), is_builtin(str)
+    (True, False)
+    """
+    return cls.__module__.startswith("tamis.") and _find_builtin(cls.__name__) is cls
 
 
 def full_name(thing: Any) -> str:
-    """The name under which :func:`find` finds a class or function again.
+    """The name under which :func:`find` finds a class or function.
 
     >>> from tamis.stages.flow import Route
     >>> full_name(Route), full_name(len)
     ('Route', 'builtins:len')
     """
-    short = getattr(thing, "__name__", "")
+    if inspect.isclass(thing) and is_builtin(thing):
+        return thing.__name__
     module, path = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
-    if inspect.isclass(thing) and str(module).startswith("tamis.") and _find_own(short) is thing:
-        return short
+    if inspect.ismethoddescriptor(thing):
+        module = thing.__objclass__.__module__
     if not module or not path:
         raise RecipeError(f"{thing!r} has no name that a recipe could hold")
-    if short == "<lambda>":
+    if thing.__name__ == "<lambda>":
         raise RecipeError(
-            f"a lambda ({path}) cannot be written into a recipe: it has no name to be found by. "
+            f"a lambda ({path}) cannot be written into a recipe, because it has no name. "
             "Make it a function of a module that can be imported"
         )
     if "<locals>" in path:
         raise RecipeError(
-            f"{path} is defined inside a function, so a recipe cannot name it. Move it to the top of its module"
+            f"{path} is defined inside a function, so a recipe cannot name it. Move it to the top level of its module"
         )
     if module == "__main__":
         raise RecipeError(
@@ -203,127 +171,53 @@ def full_name(thing: Any) -> str:
     name = f"{module}:{path}"
     found = find(name)
     if found is not thing and getattr(found, "function", None) is not thing:
-        raise RecipeError(f"{name} is another object than the one in the pipeline, so a recipe cannot name it")
+        raise RecipeError(f"{name} is not the object that the pipeline has, so a recipe cannot name it")
     return name
 
 
-def parameters_of(cls: type) -> list[Parameter]:
-    """The parameters a class is made with, from its dataclass fields or its ``__init__``.
-
-    >>> [(p.name, p.written_type, p.default) for p in parameters_of(find("Tee"))]
-    [('stages', 'Stages', required), ('name', 'str', 'Tee')]
-    """
-    explained = _explained(cls)
-    factories = {}
-    if dataclasses.is_dataclass(cls):
-        factories = {
-            f.name: f.default_factory for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING
-        }
-    found = []
-    for parameter in inspect.signature(cls).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        default = REQUIRED if parameter.default is parameter.empty else parameter.default
-        if parameter.name in factories:
-            default = factories[parameter.name]()
-        written = "" if parameter.annotation is parameter.empty else parameter.annotation
-        if not isinstance(written, str):
-            written = inspect.formatannotation(written)
-        found.append(
-            Parameter(parameter.name, _type_of(cls, parameter), written, default, explained.get(parameter.name, ""))
-        )
-    return found
-
-
-def takes_any_parameter(cls: type) -> bool:
-    """Whether the class takes keywords that its signature does not name (``**kwargs``)."""
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values())
-
-
-def summary_of(thing: Any) -> str:
-    """The first sentence of a docstring, on one line.
-
-    >>> summary_of(find("Tee"))
-    'Send a copy of every task to a side branch, which must end in a writer; the main way goes on unchanged.'
-    """
-    paragraph = (_docstring(thing)).partition("\n\n")[0]
-    return " ".join(paragraph.split())
-
-
-def _docstring(thing: Any) -> str:
-    """A docstring of its own; the one that ``@dataclass`` writes, and an inherited one, say nothing about a class."""
-    text = inspect.cleandoc(thing.__dict__.get("__doc__") or "") if inspect.isclass(thing) else inspect.getdoc(thing)
-    if not text or (inspect.isclass(thing) and text.startswith(f"{thing.__name__}(")):
-        return ""
-    return text
-
-
-@functools.cache
-def _import_if_there(name: str) -> Any:
-    """The module; ``None`` if it does not exist. A module that exists and fails to import is an error."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        if e.name is not None and (name == e.name or name.startswith(f"{e.name}.")):
-            return None
-        raise
-
-
-@functools.cache
-def _classes(module_name: str) -> dict[str, type]:
-    """What a module of ours offers, by name."""
-    module = _import_if_there(module_name)
-    offered = ((name, getattr(module, name)) for name in _offered(module))
-    return {name: thing for name, thing in offered if _is_offer(thing)}
-
-
-def _find_own(name: str) -> type | None:
-    """The class of that name of ours. Modules are imported one by one until one has it."""
+def _find_builtin(name: str) -> type | None:
+    """The class of tamis with that name. Modules are imported one by one until one has it."""
     for _, modules in _AREAS:
         for module_name in modules:
-            module = _import_if_there(module_name)
-            if name in _offered(module):
-                thing = getattr(module, name)  # of the others of the module nothing is loaded
-                if _is_offer(thing):
-                    return cast(type, thing)
+            module = importlib.import_module(module_name)
+            if name in _offered_names(module):
+                cls: type = getattr(module, name)  # a lazy module loads nothing but this
+                if _is_offered(cls):
+                    return cls
     return None
 
 
-def _offered(module: Any) -> Iterator[str]:
-    if module is None:
-        return
+def _offered_names(module: Any) -> Iterator[str]:
     if hasattr(module, "__all__"):
         yield from module.__all__
     else:
         yield from (n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__)
 
 
-def _is_offer(thing: Any) -> bool:
-    return inspect.isclass(thing) and _can_be_made(thing)
+def _is_offered(thing: Any) -> bool:
+    """Whether it is a class that does something by itself, not a base class."""
+    if not inspect.isclass(thing):
+        return False
+    if issubclass(thing, ProcessingStage):
+        work = ("process", "process_batch", "splits", "decompose")
+        return any(name in base.__dict__ for base in thing.__mro__ if base not in _BASES for name in work)
+    return not inspect.isabstract(thing) and not thing.__name__.startswith("Document")
 
 
-def _can_be_made(cls: type) -> bool:
-    """Whether the class does something by itself: a base class for others is not offered."""
-    if issubclass(cls, ProcessingStage):
-        return any(
-            name in base.__dict__
-            for base in cls.__mro__
-            if base not in _SKELETONS
-            for name in ("process", "process_batch", "splits", "decompose")
-        )
-    return not inspect.isabstract(cls) and not cls.__name__.startswith("Document")
-
-
-def _find_foreign(name: str) -> Any:
+def _imported(name: str) -> Any:
+    """The object that an import path leads to."""
     module_name, _, path = name.partition(":")
-    if not _FOREIGN_NAME.fullmatch(name):
-        raise RecipeError(f"{name!r} is no name of the form package.module:Class")
+    if not _IMPORT_PATH.fullmatch(name):
+        raise RecipeError(f"{name!r} does not have the form package.module:Class")
+    is_harmless = _HARMLESS_BUILTINS.fullmatch(name) is not None
+    if _is_standard(module_name) and not is_harmless:
+        raise _refusal(name)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name is not None and (module_name == e.name or module_name.startswith(f"{e.name}.")):
             raise RecipeError(
-                f"{name}: there is no module {e.name!r}. It must be installed, or lie in the current directory"
+                f"{name}: there is no module {e.name!r}. It must be installed, or be in the current directory"
             ) from e
         raise
     found: Any = module
@@ -332,76 +226,17 @@ def _find_foreign(name: str) -> Any:
             known = [n for n in vars(found) if not n.startswith("_")]
             raise RecipeError(f"{name}: {module_name} has no {part!r}.{did_you_mean(part, known)}")
         found = getattr(found, part)
+    if inspect.ismodule(found) or (_is_standard(str(getattr(found, "__module__", ""))) and not is_harmless):
+        raise _refusal(name)  # such as mystages:os.system, by way of an import there
     return found
 
 
-def _type_of(cls: type, parameter: inspect.Parameter) -> Any:
-    """The type behind an annotation. Names that only the type checker imports are not there: then ``Any``."""
-    if parameter.annotation is parameter.empty:
-        return Any
-    if not isinstance(parameter.annotation, str):
-        return parameter.annotation
-    for base in cls.__mro__:
-        of_field = dataclasses.is_dataclass(cls) and parameter.name in inspect.get_annotations(base)
-        of_init = not dataclasses.is_dataclass(cls) and "__init__" in base.__dict__
-        if of_field or of_init:
-            return _evaluated(parameter.annotation, base.__module__)
-    return Any
+def _is_standard(module_name: str) -> bool:
+    return module_name.partition(".")[0] in sys.stdlib_module_names
 
 
-def _evaluated(annotation: str, module_name: str) -> Any:
-    """One annotation at a time, so that a name that cannot be found does not spoil the others."""
-
-    def carrier() -> None:
-        """Has the annotation."""
-
-    carrier.__annotations__ = {"it": annotation}
-    try:
-        return typing.get_type_hints(carrier, vars(importlib.import_module(module_name)))["it"]
-    except (NameError, AttributeError, TypeError, SyntaxError):
-        return Any
-
-
-def _explained(cls: type) -> dict[str, str]:
-    """What the ``Args:`` sections of a class, its bases and its ``__init__`` say of each parameter."""
-    explained: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        init = base.__dict__.get("__init__")
-        explained.update(_arguments(_docstring(base)))
-        explained.update(_arguments(inspect.cleandoc(getattr(init, "__doc__", None) or "")))
-    return explained
-
-
-def _arguments(docstring: str) -> dict[str, str]:
-    """The entries of the ``Args:`` section: ``name: text``, or ``name, name: text``.
-
-    >>> _arguments('''Keep.
-    ...
-    ... Args:
-    ...     low, high: Limits,
-    ...         both included.
-    ...     by: A column.
-    ... ''')
-    {'low': 'Limits, both included.', 'high': 'Limits, both included.', 'by': 'A column.'}
-    """
-    entries: dict[str, list[str]] = {}
-    current: list[str] = []
-    inside, indent = False, 0
-    for line in docstring.splitlines():
-        if line.strip() in ("Args:", "Arguments:", "Attributes:"):
-            inside, indent = True, 0
-            continue
-        if not inside or not line.strip():
-            continue
-        depth = len(line) - len(line.lstrip())
-        if depth == 0:
-            inside = False
-            continue
-        indent = indent or depth
-        match = re.match(r"([\w, ]+?)(?: ?\([^)]*\))?:\s*(.*)", line.strip()) if depth == indent else None
-        if match:
-            current = [match[2]]
-            entries.update((name.strip(), current) for name in match[1].split(","))
-        else:
-            current.append(line.strip())
-    return {name: " ".join(lines).strip() for name, lines in entries.items()}
+def _refusal(name: str) -> RecipeError:
+    return RecipeError(
+        f"{name}: a recipe cannot use modules of Python's standard library. "
+        "Write a class or function in a module of your own that does what you need"
+    )

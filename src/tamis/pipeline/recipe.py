@@ -1,4 +1,4 @@
-"""Recipes: a pipeline as a plain YAML file.
+"""Recipes: a pipeline as a YAML file.
 
     name: my-run
     stages:
@@ -7,8 +7,8 @@
       - JsonlWriter: {path: out/}
     run: {workers: 4}
 
-A stage is its name, or its name with its parameters; ``with:`` among them holds the settings every stage has. Paths
-that are not absolute are relative to the directory the program runs in, not to the recipe's.
+A stage is written as its name, or as its name and its parameters; ``with:`` among them holds the settings that every
+stage has. Relative paths are relative to the current directory of the program, not to the recipe.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tamis.errors import RecipeError, did_you_mean
-from tamis.pipeline.catalogue import find, is_known
+from tamis.pipeline.catalogue import find, is_name
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
-from tamis.pipeline.recipe_nodes import Node, parse_yaml
+from tamis.pipeline.recipe_nodes import MAX_CHARACTERS, Node, parse_yaml
 from tamis.pipeline.shipped import shipped_recipes
 from tamis.sizes import byte_size
 
@@ -44,11 +44,11 @@ EXECUTORS: Final = {
     "ray-data": "tamis.backends.ray_data:RayDataExecutor",
     "xenna": "tamis.backends.xenna:XennaExecutor",
 }
-"""The executors that have a short name. Any other is written ``package.module:Class``."""
+"""The executors with a short name. Any other is written ``package.module:Class``."""
 
 
 def default_executor_name() -> str:
-    """The executor of a run that names none: a cluster's where this process has one, else this machine's."""
+    """The executor of a run that names none: on the Ray cluster that this process uses, else on this machine."""
     ray = sys.modules.get("ray")
     return "streaming" if os.environ.get("RAY_ADDRESS") or (ray and ray.is_initialized()) else "local"
 
@@ -58,7 +58,7 @@ _TOP: Final[dict[str, Any]] = {"name": str, "description": str | None, "stages":
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How to run a recipe: its ``run:`` section. What is not given is left to the executor.
+    """How to run a recipe: its ``run:`` section. The executor decides what is not given.
 
     Args:
         executor: ``local``, ``streaming``, ``ray-actor-pool``, ``ray-data``, ``xenna``, or ``package.module:Class``.
@@ -71,7 +71,7 @@ class RunSettings:
         memory_budget: Memory for tasks between stages: bytes, or a text such as ``1GiB``.
         retries: Times a task that fails is tried again.
         run_dir: The run directory.
-        drop_ledger: Whether to note in the run directory which rows were left out, and why.
+        drop_ledger: Whether to record in the run directory which rows were dropped, and why.
     """
 
     executor: str | None = None
@@ -89,7 +89,7 @@ class RunSettings:
         if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:
             raise RecipeError(
                 f"unknown executor {self.executor!r}.{did_you_mean(self.executor, EXECUTORS)} "
-                f"There is {', '.join(EXECUTORS)}; one of your own is written package.module:Class"
+                f"Known are {', '.join(EXECUTORS)}; one of your own is written package.module:Class"
             )
         for name, value in (("workers", self.workers), ("retries", self.retries)):
             if value is not None and value < 0:
@@ -110,13 +110,13 @@ class RunSettings:
             "retries": self.retries,
         }
         cls: Any = find(EXECUTORS.get(name, name))
-        if not (isinstance(cls, type) and hasattr(cls, "execute")):
-            raise RecipeError(f"{name} is no executor: that is a class like tamis.backends.base.Executor")
+        if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
+            raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
         given = {name: value for name, value in settings.items() if value is not None}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]
         if unknown and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-            raise RecipeError(f"run: the executor {name} takes no {' and no '.join(unknown)}")
+            raise RecipeError(f"run: the executor {name} has no setting {' and no setting '.join(unknown)}")
         try:
             executor: Executor = cls(**given)
             return executor
@@ -126,7 +126,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe that was read: its names are looked up when a pipeline is made of it.
+    """A recipe that was read. Its names are looked up when a pipeline is made from it.
 
     Args:
         name: The pipeline's name: the file's, where the recipe gives none.
@@ -174,9 +174,9 @@ class Recipe:
         return _read(document, self.source, self.name)
 
     def with_paths(self, input_path: str | None = None, output_path: str | None = None) -> Recipe:
-        """A copy that reads and writes elsewhere: in its first and in its last stage.
+        """A copy whose first stage reads, and whose last stage writes, somewhere else.
 
-        A first stage that is told nothing but what to read becomes the reader for files with that ending.
+        If the first stage is a reader without other parameters, it becomes the reader for files of that format.
 
         Args:
             input_path: For ``file_paths`` of the first stage.
@@ -198,8 +198,7 @@ def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
     """Read a recipe from a file, from a text of more than one line, or by the name of one that comes with tamis.
 
     Raises:
-        RecipeError: It is not YAML, or has keys that no recipe has. Stages are looked at by
-            :meth:`Recipe.to_pipeline`.
+        RecipeError: It is not YAML, or has unknown keys. Its stages are checked by :meth:`Recipe.to_pipeline`.
 
     >>> load_recipe("name: tiny\\nstages:\\n  - Route: {by: lang, branches: {}}\\n").name
     'tiny'
@@ -211,7 +210,8 @@ def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:
     if not path.exists() and str(path) in shipped:
         path = shipped[str(path)]
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)  # one more than parse_yaml takes
     except OSError as e:
         likely = did_you_mean(str(path), shipped)
         raise RecipeError(f"{path}: cannot read the recipe: {e.strerror or e}.{likely}".removesuffix(".")) from e
@@ -260,7 +260,7 @@ _READERS = {".jsonl": "JsonlReader", ".json": "JsonlReader", ".parquet": "Parque
 
 
 def _choose_reader(stage: Node, path: str) -> None:
-    """Make a reader without parameters the one for what is there."""
+    """Replace a reader without other parameters by the one for the files that are there."""
     if not isinstance(stage.value, dict) or len(stage.value) != 1:
         return
     ((name, parameters),) = stage.value.items()
@@ -293,7 +293,7 @@ def _assign(document: Node, assignment: str) -> None:
             likely = did_you_mean(steps[0], [name for name in _TOP if name != "stages"])
             if likely and steps[0] not in called:
                 raise RecipeError(f"{place}: the recipe has no {steps[0]!r}.{likely}")
-            raise RecipeError(f"{place}: which parameter of it? Write {steps[0]}.parameter=value")
+            raise RecipeError(f"{place}: the parameter is missing. Write {steps[0]}.parameter=value")
         target, rest = _stage_parameters(_find_stage(document, steps[0], place), place), steps[1:]
     for step in rest[:-1]:
         container, key = _slot(target, step, place)
@@ -337,7 +337,7 @@ def _labelled(nodes: list[Node]) -> list[tuple[str, set[str]]]:
 
 
 def _built_name(node: Node) -> str:
-    """The name a stage gives itself, which may follow from its parameters; empty if it cannot be made as it is."""
+    """The name a stage gives itself, which may depend on its parameters; empty if the stage cannot be made."""
     try:
         return build_stage(node).name
     except RecipeError:
@@ -345,11 +345,11 @@ def _built_name(node: Node) -> str:
 
 
 def _stage_parameters(node: Node, place: str) -> Node:
-    """The mapping of a stage's parameters, made if there is none yet."""
+    """The mapping of a stage's parameters; an empty one is made if there is none."""
     if isinstance(node.value, str):
         node.value = {node.value: Node({}, node.where)}
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        raise RecipeError(f"{place}: {node.where} is no stage")
+        raise RecipeError(f"{place}: {node.where} is not a stage")
     parameters = next(iter(node.value.values()))
     if parameters.value is None:
         parameters.value = {}
@@ -357,7 +357,7 @@ def _stage_parameters(node: Node, place: str) -> Node:
 
 
 def _slot(node: Node, step: str, place: str) -> tuple[Any, Any]:
-    """Where a step leads: a mapping and a key, or a list and an index; in ``{ClassName: {...}}``, into the object."""
+    """The mapping and key, or list and index, that a step means; in ``{ClassName: {...}}``, one inside the object."""
     node = _inside_object(node, step)
     if isinstance(node.value, list):
         if not step.isdigit() or not 1 <= int(step) <= len(node.value):
@@ -372,11 +372,11 @@ def _slot(node: Node, step: str, place: str) -> tuple[Any, Any]:
 
 def _inside_object(node: Node, step: str) -> Node:
     """The parameters of ``{ClassName: {parameters}}``, or of a bare ``ClassName``; any other node as it is."""
-    if isinstance(node.value, str) and is_known(node.value):
+    if isinstance(node.value, str) and is_name(node.value):
         node.value = {node.value: Node({}, node.where)}
     if isinstance(node.value, dict) and len(node.value) == 1 and step not in node.value:
         name, inner = next(iter(node.value.items()))
-        if is_known(name):
+        if is_name(name):
             inner.value = {} if inner.value is None else inner.value
             return inner
     return node

@@ -1,7 +1,8 @@
-"""Makes stages, and the objects they are given, from what a recipe says.
+"""Makes stages and their parameters from the values of a recipe.
 
 The type of each parameter decides how its value is read: a number, a list, a function, an object written as
-``{ClassName: {parameters}}``. Whatever does not fit is refused with its place.
+``{ClassName: {parameters}}``. A value that does not fit is refused with its line. Only stages, filters, modifiers and
+objects of the type that a parameter asks for are made: no other class is called.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from dataclasses import is_dataclass
 from typing import Any, Final
 
 from tamis.errors import RecipeError, TamisError, did_you_mean
-from tamis.pipeline.catalogue import REQUIRED, find, is_known, parameters_of, takes_any_parameter
+from tamis.pipeline.catalogue import find, is_builtin, is_name
+from tamis.pipeline.parameters import REQUIRED, parameters_of, takes_any_parameter
 from tamis.pipeline.recipe_nodes import Node
-from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.base import CompositeStage, FunctionStage, ProcessingStage
 from tamis.stages.resources import Resources
+from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.forms import TextOperation
+from tamis.stages.text.modifiers.base import DocumentModifier
 
 __all__ = [
     "FUNCTION",
@@ -35,7 +40,7 @@ __all__ = [
 ]
 
 WITH: Final = "with"
-"""The reserved key under which a stage's settings stand, beside its parameters."""
+"""The reserved key that holds a stage's settings, beside its parameters."""
 
 FUNCTION: Final = "function"
 """The key that marks a function: ``{function: package.module:name}``."""
@@ -47,11 +52,12 @@ SETTINGS: Final[dict[str, Any]] = {
     "num_workers": int,
     "num_workers_per_node": float,
     "timeout_s": float,
+    "overwrite_columns": bool,
     "runtime_env": dict[str, Any],
     "ray_stage_spec": dict[str, Any],
     "xenna_stage_spec": dict[str, Any],
 }
-"""What may stand under ``with:``, and of what type it is."""
+"""The settings that ``with:`` may hold, and their types."""
 
 _INNER = "stages"
 LISTS: Final = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable)
@@ -73,23 +79,25 @@ def build_stage(node: Node) -> ProcessingStage[Any, Any]:
     Route(by='lang', branches={'en': []}, otherwise=[], name='Route')
     """
     name, parameters = _name_and_parameters(node)
-    made = _build_object(node)
-    if not isinstance(made, ProcessingStage):
-        name = str(parameters.value) if name == FUNCTION else name
-        raise node.error(f"{name} is no stage{_how_to_use(made, name)}")
-    return made
+    name = str(parameters.value) if name == FUNCTION else name
+    found = _found(node, name)
+    if not _is_a(found, ProcessingStage):
+        raise node.error(f"{name} is not a stage{_how_to_use(found, name)}")
+    return typing.cast("ProcessingStage[Any, Any]", _build_object(node, ProcessingStage))
 
 
-def _how_to_use(made: Any, name: str) -> str:
-    """What to write in place of something that is no stage."""
-    from tamis.stages.text.filters import DocumentFilter
-    from tamis.stages.text.modifiers import DocumentModifier
-
-    if isinstance(made, DocumentFilter):
+def _how_to_use(found: Any, name: str) -> str:
+    """What to write instead of something that is not a stage."""
+    if _is_a(found, DocumentFilter):
         return f"; write ScoreFilter: {{filter_obj: {{{name}: ...}}}}"
-    if isinstance(made, DocumentModifier):
+    if _is_a(found, DocumentModifier):
         return f"; write Modify: {{modifier_fn: {{{name}: ...}}}}"
-    return "; decorate the function with @processing_stage" if inspect.isfunction(made) else ""
+    return "; decorate the function with @processing_stage" if inspect.isfunction(found) else ""
+
+
+def _is_a(found: Any, cls: type | tuple[type, ...]) -> bool:
+    """Whether something is an object of a class, or a subclass of it."""
+    return isinstance(found, cls) or (inspect.isclass(found) and issubclass(found, cls))
 
 
 def build_fields(cls: type, node: Node, name: str = "") -> Any:
@@ -164,7 +172,7 @@ def options_of(hint: Any) -> list[Any]:
 
 
 def _fits(node: Node, hint: Any) -> bool:
-    """Whether the shape of a value fits a type, so that a message about its inside makes sense."""
+    """Whether a value has the outer form of a type: a list, a mapping, a number, ..."""
     value, origin = node.value, typing.get_origin(hint) or hint
     if origin is Any or origin is object:
         return True
@@ -184,11 +192,13 @@ def _fits(node: Node, hint: Any) -> bool:
         return isinstance(value, str)
     if inspect.isclass(origin) and issubclass(origin, enum.Enum):
         return not isinstance(value, list | dict)
+    if isinstance(value, dict) and set(value) == {FUNCTION} and inspect.isclass(origin):
+        return origin in (type, collections.abc.Callable) or issubclass(origin, ProcessingStage)
     return isinstance(value, str | dict)
 
 
 def _build_as(node: Node, hint: Any, what: str) -> Any:
-    """Read a value as one type, whose shape it has."""
+    """Read a value as one type, whose outer form it has."""
     value, origin, inner = node.value, typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin is Any or origin is object:
         return _build_anything(node, what)
@@ -207,7 +217,7 @@ def _build_as(node: Node, hint: Any, what: str) -> Any:
     if _is_path(origin):
         return origin(value) if not inspect.isabstract(origin) and origin is not os.PathLike else value
     if origin in (Callable, collections.abc.Callable, type):
-        return _build_function(node, what)
+        return _build_function(node, what, or_class=origin is type)
     if issubclass(origin, enum.Enum):
         by_name = {member.name: member for member in origin}
         return _one_of({**by_name, **{member.value: member for member in origin}}, node, what)
@@ -215,7 +225,7 @@ def _build_as(node: Node, hint: Any, what: str) -> Any:
 
 
 def _build_anything(node: Node, what: str) -> Any:
-    """Plain values as they are; what has the form of an object, or of a function, becomes one."""
+    """Plain values as they are; a mapping that names a function, a stage, a filter or a modifier becomes one."""
     value = node.value
     if isinstance(value, list):
         return [_build_anything(item, f"{what}.{i}") for i, item in enumerate(value, 1)]
@@ -223,7 +233,7 @@ def _build_anything(node: Node, what: str) -> Any:
         return value
     if set(value) == {FUNCTION}:
         return _build_function(node, what)
-    if len(value) == 1 and is_known(next(iter(value))):
+    if len(value) == 1 and is_name(next(iter(value))):
         return _build_object(node)
     return {key: _build_anything(item, f"{what}.{key}") for key, item in value.items()}
 
@@ -238,26 +248,32 @@ def _build_list(items: list[Node], node: Node, origin: Any, inner: tuple[Any, ..
     return values if origin not in (tuple, set, frozenset) else origin(values)
 
 
-def _build_function(node: Node, what: str) -> Any:
+def _build_function(node: Node, what: str, *, or_class: bool = False) -> Any:
     """``{function: package.module:name}``, the name alone, or an object that can be called."""
     value = node.value
     if isinstance(value, dict) and set(value) != {FUNCTION}:
         made = _build_object(node)
-    else:
-        name = value[FUNCTION].value if isinstance(value, dict) else value
-        if not isinstance(name, str) or ":" not in name:
-            raise node.error(f"{what}: a function is written {{function: package.module:name}}, not {name!r}")
-        made = _found(node, name)
-    if not callable(made):
-        raise node.error(f"{what}: {made!r} cannot be called")
-    return made
+        if not callable(made):
+            raise node.error(f"{what}: a {type(made).__name__} cannot be called")
+        return made
+    name = value[FUNCTION].plain() if isinstance(value, dict) else value
+    if not isinstance(name, str) or ":" not in name:
+        raise node.error(f"{what}: a function is written {{function: package.module:name}}, not {name!r}")
+    found = _found(node, name)
+    if (
+        not inspect.isroutine(found)
+        and not isinstance(found, FunctionStage)
+        and not (or_class and inspect.isclass(found))
+    ):
+        raise node.error(f"{what}: {name} is not a function")
+    return found
 
 
 def _build_instance(node: Node, cls: type, what: str) -> Any:
     """An object of a class or of a subclass: ``{ClassName: {...}}``, or, for a value object, its fields alone."""
     value = node.value
     names_a_class = isinstance(value, str) or (
-        isinstance(value, dict) and len(value) == 1 and is_known(next(iter(value)))
+        isinstance(value, dict) and len(value) == 1 and is_name(next(iter(value)))
     )
     if not names_a_class and not issubclass(cls, ProcessingStage) and is_dataclass(cls):
         return build_fields(cls, node, what)
@@ -265,22 +281,33 @@ def _build_instance(node: Node, cls: type, what: str) -> Any:
         raise node.error(
             f"{what}: expected {_in_words(cls)}, which is written {{ClassName: {{parameters}}}}, not {_shown(node)}"
         )
-    made = _build_object(node)
-    is_protocol = getattr(cls, "_is_protocol", False)
-    if not is_protocol and not isinstance(made, cls):
-        raise node.error(f"{what}: expected {_in_words(cls)}, not a {type(made).__name__}")
-    return made
+    if getattr(cls, "_is_protocol", False):
+        return _build_object(node)
+    name, parameters = _name_and_parameters(node)
+    found = _found(node, str(parameters.value) if name == FUNCTION else name)
+    if not _is_a(found, cls):
+        shown = found.__name__ if inspect.isclass(found) else type(found).__name__
+        raise node.error(f"{what}: expected {_in_words(cls)}, not a {shown}")
+    return _build_object(node, cls)
 
 
-def _build_object(node: Node) -> Any:
-    """Make what ``Name`` or ``Name: {parameters}`` stands for."""
+def _build_object(node: Node, wanted: type = TextOperation) -> Any:
+    """Make the object that ``Name`` or ``Name: {parameters}`` describes.
+
+    Args:
+        node: The description.
+        wanted: A class of the user's may be named if it is a subclass of this one, a stage, a filter or a modifier.
+    """
     name, parameters = _name_and_parameters(node)
     if isinstance(node.value, dict) and name == FUNCTION:
         return _build_function(node, FUNCTION)
     found = _found(node, name)
+    if not _is_a(found, (wanted, ProcessingStage, TextOperation)) and not (
+        inspect.isclass(found) and is_builtin(found)
+    ):
+        raise node.error(f"{name} is not a stage, a filter or a modifier")
     given = dict(_mapping(parameters, f"the parameters of {name}"))
-    is_stage = isinstance(found, ProcessingStage) or (inspect.isclass(found) and issubclass(found, ProcessingStage))
-    settings = given.pop(WITH, None) if is_stage else None
+    settings = given.pop(WITH, None) if _is_a(found, ProcessingStage) else None
     if inspect.isclass(found):
         made = build_fields(found, Node(given, parameters.where), name)
     elif given:
@@ -291,7 +318,7 @@ def _build_object(node: Node) -> Any:
 
 
 def _with_settings(stage: ProcessingStage[Any, Any], node: Node, name: str) -> ProcessingStage[Any, Any]:
-    """Apply what stands under ``with:``."""
+    """Apply the settings under ``with:``."""
     values, inner = {}, {}
     for key, item in _mapping(node, f"{name}.{WITH}").items():
         if key == _INNER and isinstance(stage, CompositeStage):
@@ -332,7 +359,7 @@ def _name_and_parameters(node: Node) -> tuple[str, Node]:
     if isinstance(node.value, dict) and node.value:
         raise node.error(
             f"expected one stage, Name: {{parameters}}, not the {len(node.value)} keys {_names(node.value)}. "
-            "Its parameters must stand inside, indented or in braces"
+            "Indent the parameters of a stage below its name, or put them in braces"
         )
     raise node.error(f"expected a stage, Name or Name: {{parameters}}, not {_shown(node)}")
 
@@ -371,7 +398,7 @@ def _names(keys: Any) -> str:
 
 
 def _shown(node: Node) -> str:
-    """A value for a message, cut short."""
+    """A value for a message, shortened."""
     text = "a list" if isinstance(node.value, list) else repr(node.plain())
     return "null" if node.value is None else text if len(text) <= 60 else f"{text[:57]}..."
 

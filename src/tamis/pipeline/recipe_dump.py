@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tamis.errors import RecipeError
-from tamis.pipeline.catalogue import REQUIRED, find, full_name, parameters_of
+from tamis.pipeline.catalogue import find, full_name
+from tamis.pipeline.parameters import REQUIRED, parameters_of
 from tamis.pipeline.recipe_build import FUNCTION, LISTS, MAPPINGS, SETTINGS, WITH, options_of
 from tamis.pipeline.recipe_nodes import to_yaml
 from tamis.stages.base import CompositeStage, FunctionStage, ProcessingStage

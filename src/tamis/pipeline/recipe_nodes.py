@@ -1,12 +1,14 @@
 """The YAML of recipes: values that remember where they were written.
 
 Plain values follow YAML 1.2: only ``true`` and ``false`` are booleans (so the language code ``no`` stays text), and
-``1e-3`` is a number. Tags are refused: a recipe is data.
+``1e-3`` is a number. Tags are refused: a recipe is data. Size, depth and aliases are limited.
 """
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,13 +16,25 @@ import yaml
 
 from tamis.errors import RecipeError
 
-__all__ = ["Node", "Scalar", "parse_yaml", "read_scalar", "to_yaml"]
+__all__ = ["MAX_CHARACTERS", "Node", "Scalar", "parse_yaml", "read_scalar", "to_yaml"]
 
 Scalar = str | int | float | bool | None
 
-_DEEPEST: Final = 40
+MAX_CHARACTERS: Final = 4 * 2**20
+"""The longest recipe."""
+
+MAX_VALUES: Final = 100_000
+"""The most values in a recipe, with aliases expanded."""
+
+MAX_DEPTH: Final = 40
+"""How deep lists and mappings may be nested."""
+
+MAX_DIGITS: Final = 64
+"""The longest number."""
+
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_PLAIN_TAGS: Final = (None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")))
 _WORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -66,45 +80,94 @@ def parse_yaml(text: str, source: str, *, one_place: bool = False) -> Node:
     Args:
         text: The document.
         source: What to call it in messages: a file name.
-        one_place: Whether the source is a single line, so that line numbers say nothing.
+        one_place: Whether the source is a single line, so that messages need no line numbers.
 
     >>> node = parse_yaml("a: 1\\nb: [no, 1e-3]", "recipe.yaml")
     >>> node.plain(), node.value["b"].where
     ({'a': 1, 'b': ['no', 0.001]}, 'recipe.yaml, line 2')
     """
+    if len(text) > MAX_CHARACTERS:
+        raise RecipeError(f"{source}: longer than {MAX_CHARACTERS:,} characters, which is the most a recipe may have")
+    reader = _Reader(text, source, one_place)
+    try:
+        return reader.document()
+    except yaml.MarkedYAMLError as e:
+        problem = ", ".join(part for part in (e.context, e.problem) if part)
+        raise RecipeError(f"{reader.place(e.problem_mark)}: this is not YAML: {problem}") from e
+    except yaml.YAMLError as e:
+        raise RecipeError(f"{source}: this is not YAML: {e}") from e
 
-    def place(mark: Any) -> str:
-        return source if one_place or mark is None else f"{source}, line {mark.line + 1}"
 
-    def convert(node: Any, where: str, depth: int) -> Node:
-        if depth > _DEEPEST:
-            raise RecipeError(f"{where}: nested more than {_DEEPEST} levels deep")
-        plain_tag = node.tag.startswith("tag:yaml.org,2002:") and node.tag.rpartition(":")[2] in ("str", "seq", "map")
-        if not plain_tag:
-            raise RecipeError(f"{where}: the tag {node.tag!r} is not allowed: a recipe holds plain values only")
-        if isinstance(node, yaml.ScalarNode):
-            return Node(read_scalar(node.value) if node.style is None else node.value, where)
-        if isinstance(node, yaml.SequenceNode):
-            return Node([convert(item, place(item.start_mark), depth + 1) for item in node.value], where)
+class _Reader:
+    """Builds nodes from the events of the YAML parser, which has no recursion of its own, and counts them."""
+
+    def __init__(self, text: str, source: str, one_place: bool) -> None:
+        self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.BaseLoader)
+        self._source, self._one_place = source, one_place
+        self._anchors: dict[str, tuple[Node, int, int]] = {}  # node, its values, its depth
+        self._values = self._deepest = 0
+
+    def place(self, mark: Any) -> str:
+        return self._source if self._one_place or mark is None else f"{self._source}, line {mark.line + 1}"
+
+    def document(self) -> Node:
+        next(self._events)  # the stream begins
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return Node(None, self._source)
+        root = self._node(next(self._events), "", 0)
+        next(self._events)  # the document ends
+        if not isinstance(event := next(self._events), yaml.StreamEndEvent):
+            raise RecipeError(f"{self.place(event.start_mark)}: a recipe is one YAML document, and here begins another")
+        return root
+
+    def _node(self, event: Any, where: str, depth: int) -> Node:
+        where = where or self.place(event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                raise RecipeError(f"{where}: the alias *{event.anchor} has no anchor before it")
+            known, values, height = self._anchors[event.anchor]
+            self._count(values, depth + height, where)
+            return Node(copy.deepcopy(known.value), where)
+        first, outside, self._deepest = self._values, self._deepest, depth
+        self._count(1, depth, where)
+        if event.tag not in _PLAIN_TAGS:
+            raise RecipeError(f"{where}: the tag {event.tag!r} is not allowed: a recipe holds plain values only")
+        node = Node(self._value(event, where, depth), where)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (node, self._values - first, self._deepest - depth)
+        self._deepest = max(outside, self._deepest)
+        return node
+
+    def _value(self, event: Any, where: str, depth: int) -> Scalar | list[Node] | dict[Scalar, Node]:
+        if isinstance(event, yaml.ScalarEvent):
+            if event.style is not None:
+                return str(event.value)
+            if len(event.value) > MAX_DIGITS and _is_number(event.value):
+                raise RecipeError(f"{where}: a number of {len(event.value):,} digits. If it is text, put it in quotes")
+            return read_scalar(event.value)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = []
+            while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+                items.append(self._node(event, "", depth + 1))
+            return items
         entries: dict[Scalar, Node] = {}
-        for key_node, item in node.value:
-            key_place = place(key_node.start_mark)
-            key = convert(key_node, key_place, depth + 1).value
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key_place = self.place(event.start_mark)
+            key = self._node(event, key_place, depth + 1).value
             if isinstance(key, list | dict):
                 raise RecipeError(f"{key_place}: a key must be a plain value")
             if key in entries:
                 raise RecipeError(f"{key_place}: {key!r} is given twice")
-            entries[key] = convert(item, key_place, depth + 1)
-        return Node(entries, where)
+            entries[key] = self._node(next(self._events), key_place, depth + 1)
+        return entries
 
-    try:
-        root = yaml.compose(text, Loader=yaml.BaseLoader)
-    except yaml.MarkedYAMLError as e:
-        problem = ", ".join(part for part in (e.context, e.problem) if part)
-        raise RecipeError(f"{place(e.problem_mark)}: this is not YAML: {problem}") from e
-    except yaml.YAMLError as e:
-        raise RecipeError(f"{source}: this is not YAML: {e}") from e
-    return Node(None, source) if root is None else convert(root, place(root.start_mark), 0)
+    def _count(self, values: int, depth: int, where: str) -> None:
+        self._values += values
+        self._deepest = max(self._deepest, depth)
+        if self._values > MAX_VALUES:
+            raise RecipeError(f"{where}: more than {MAX_VALUES:,} values, with aliases expanded")
+        if depth > MAX_DEPTH:
+            raise RecipeError(f"{where}: nested more than {MAX_DEPTH} levels deep")
 
 
 def read_scalar(text: str) -> Scalar:
@@ -117,13 +180,15 @@ def read_scalar(text: str) -> Scalar:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
         return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    return text
+    return float(text) if _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    return (_INTEGER.fullmatch(text) or _FLOAT.fullmatch(text)) is not None
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what this module or a reader of YAML 1.1 would take for something else than text."""
+    """Quotes text that this module or a reader of YAML 1.1 would not read as text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -133,7 +198,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None if isinstance(read_scalar(text), str) else "'"
+    style = "|" if "\n" in text else "'" if text in _WORDS or _is_number(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

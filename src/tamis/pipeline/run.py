@@ -12,16 +12,17 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
-from tamis.errors import RunInterrupted, TamisError, redacted
+from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
 from tamis.pipeline.outputs import Outputs
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
+from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
-from tamis.runs.stats import RunSummary
+from tamis.runs.stats import DONE, DONE_WITH_FAILURES, FAILED, INTERRUPTED, RunSummary
 from tamis.runs.stop import StopSignal
 from tamis.stages.io.paths import cannot_write
 from tamis.tasks import Task
@@ -39,7 +40,7 @@ def run_plan(
     drop_ledger: bool = True,
     scratch: str | None = None,
 ) -> RunResult:
-    """Carry out a plan; the run directory has its summary and report also when it fails."""
+    """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     observer = choose_progress(progress) if isinstance(progress, str) else progress
@@ -66,21 +67,24 @@ def _run(
     started: str,
 ) -> RunResult:
     began = time.monotonic()
-    state, failure = "failed", None
+    state = FAILED
+    failure: BaseException | None = None
     notes = _tell(observer, _notes(plan), [])
     with StopSignal() as stop:
         run = Run(directory, RunJournal(directory, check=outputs.check), observer, stop, initial, drop_ledger)
         try:
             directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
-            state = "done" if executor.execute(plan, run) else "interrupted"
+            state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
             notes = _tell(observer, _notes(plan), notes)
-            if state == "done":
+            if state in (DONE, DONE_WITH_FAILURES):
                 notes = _tell(observer, outputs.finish(run.journal.resized), notes)
+            elif state == FAILED:
+                failure = AllSetAsideError(_everything_set_aside(directory))
         except KeyboardInterrupt:
-            state = "interrupted"
+            state = INTERRUPTED
         except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
-            state, failure = "failed", _explained(error, directory)
-        for counts in run.stats:  # which task was finished first must not show
+            state, failure = FAILED, _explained(error, directory)
+        for counts in run.stats:  # the order must not depend on which task was finished first
             counts.dropped, counts.custom = (
                 dict(sorted(counts.dropped.items())),
                 dict(sorted(counts.custom.items())),
@@ -93,7 +97,7 @@ def _run(
             state=state,
             stages=run.stats,
             plan=redacted(str(plan)),
-            error="" if failure is None else redacted("\n".join([str(failure), *getattr(failure, "__notes__", [])])),
+            error="" if failure is None else _shown(failure),
             notes=notes,
             peak_memory_bytes=_peak_memory(),
             tamis=tamis.__version__,
@@ -107,14 +111,13 @@ def _run(
         raise failure
     if unrecorded is not None:
         raise unrecorded
-    if state == "done":
+    if state in (DONE, DONE_WITH_FAILURES):
         directory.remove_scratch()
-    if state == "interrupted":
+    if state == INTERRUPTED:
         raise RunInterrupted(
-            f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished and published. "
-            "To go on, start the same again, in another run directory if you name one: files keep their names, so "
-            "nothing is written twice. "
-            f"What was done so far: tamis report {directory.path}"
+            f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished; they stay where they "
+            "are. The same command, in another run directory if it names one, starts from the beginning and replaces "
+            f"them. What was done so far: tamis report {directory.path}"
         )
     return RunResult(directory, summary, run.journal.outputs)
 
@@ -126,7 +129,7 @@ def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, b
         journal.close()
     except (OSError, TamisError) as error:
         problem = _unwritten(error, directory)
-        summary.state, summary.error = "failed", summary.error or redacted(str(problem))
+        summary.state, summary.error = FAILED, summary.error or redacted(str(problem))
     summary.seconds = time.monotonic() - began
     summary.outputs, summary.output_files = journal.files, journal.file_count
     summary.output_rows, summary.output_bytes = journal.file_rows, journal.file_bytes
@@ -165,6 +168,25 @@ def _tell(observer: Observer, messages: list[str], told: list[str]) -> list[str]
     for message in new:
         observer.message(message)
     return [*told, *new]
+
+
+def _shown(failure: BaseException) -> str:
+    """What the record says of an error: without secrets, and not longer than a person reads."""
+    return redacted(shortened("\n".join([str(failure), *getattr(failure, "__notes__", [])]), 2 * MESSAGE_CHARACTERS))
+
+
+def _final_state(run: Run) -> str:
+    """The state of a run that came to its end."""
+    if not any(counts.quarantined or counts.tasks_set_aside for counts in run.stats):
+        return DONE
+    got_through = run.journal.outputs or run.journal.file_rows or any(counts.dropped for counts in run.stats)
+    return DONE_WITH_FAILURES if got_through else FAILED
+
+
+def _everything_set_aside(directory: RunDirectory) -> str:
+    first = next(iter(directory.quarantined(1)), {})
+    example = f" The first problem, in stage {first['stage']!r}: {first['problem']}" if "problem" in first else ""
+    return f"every row was set aside, none was processed: they are in {directory.quarantine}.{example}"
 
 
 def _peak_memory() -> int:

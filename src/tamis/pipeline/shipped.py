@@ -8,7 +8,7 @@ __all__ = ["shipped_recipes"]
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """The recipes that can be named without having a file, and the files they are in.
+    """The names and files of the recipes that come with tamis.
 
     >>> sorted(shipped_recipes())
     ['c4', 'dclm', 'english', 'fineweb', 'gopher', 'non-english']

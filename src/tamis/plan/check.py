@@ -1,24 +1,35 @@
-"""Checks that need no data: do the stages fit together, are the columns there, is every stage complete?"""
+"""Checks before a run: do the stages fit together, is the input there, does it have the columns that are needed?"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from tamis.errors import ColumnError, PlanError, TypeMismatchError, did_you_mean
 from tamis.plan.graph import Vertex
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, task_types
+from tamis.stages.column_values import holds_text
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
 from tamis.tasks import EmptyTask, TableTask, Task
 from tamis.tasks.views import can_be_taken
 
+DROP_COLUMNS = ("dropped_by", "dropped_because")
+"""The columns that rows in the branch of :class:`tamis.stages.flow.Dropped` have in addition."""
+
+Columns = Mapping[str, pa.DataType | None]
+"""Names of columns, and their types where they are known."""
+
 
 def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[frozenset[str] | None]:
-    """Refuse what cannot work; return the columns known behind each vertex.
+    """Refuse what cannot work; return the columns after each vertex, where they are known.
 
     Args:
         vertices: The graph.
-        start: What the first stage is given; ``None`` when that is not known.
+        start: The kind of task that the first stage is given; ``None`` when it is not known.
     """
     for vertex in vertices:
         _check_complete(vertex)
@@ -26,7 +37,48 @@ def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[f
         if workers is not None and workers < 1:
             raise PlanError(f"stage {vertex.name!r}: num_workers is {workers}, it must be at least 1")
     _check_types(vertices, start)
-    return _check_columns(vertices)
+    columns = _check_columns(vertices)
+    for vertex in vertices:
+        if isinstance(vertex.stage, SourceStage):
+            vertex.stage.check_input()
+    return columns
+
+
+@dataclass(frozen=True)
+class AddedColumns:
+    """The columns that a stage adds. Those that are already there are refused, unless it may replace them.
+
+    Args:
+        stage: The stage's name in the plan.
+        kind: Its class.
+        columns: The columns.
+        may_replace: Whether it was told to replace columns.
+    """
+
+    stage: str
+    kind: str
+    columns: tuple[str, ...]
+    may_replace: bool = False
+
+    @classmethod
+    def of(cls, vertex: Vertex) -> AddedColumns:
+        """What the stage of a vertex adds."""
+        stage = vertex.stage
+        return cls(vertex.name, type(stage).__name__, tuple(stage.adds_columns()), stage.overwrite_columns)
+
+    def check(self, available: Collection[str]) -> None:
+        """Refuse a stage that would replace a column of its input without being told to."""
+        for column in () if self.may_replace else self.columns:
+            if self.columns.count(column) > 1:
+                raise ColumnError(
+                    f"stage {self.stage!r} writes the column {column!r} twice: only the last would be left"
+                )
+            if column in available:
+                raise ColumnError(
+                    f"stage {self.stage!r} would replace the column {column!r}, which is already there. Choose another "
+                    f"name, drop or rename that column first, or allow it: {self.kind}(...)"
+                    ".with_(overwrite_columns=True), in a recipe 'with: {overwrite_columns: true}'"
+                )
 
 
 def _check_complete(vertex: Vertex) -> None:
@@ -48,12 +100,12 @@ def _check_types(vertices: list[Vertex], start: type[Task[Any]] | None) -> None:
         for origin, kind in arriving:
             if not vertex.is_source and not _fits(kind, takes):
                 raise TypeMismatchError(_type_message(vertex.name, takes, origin, kind))
-        # A branch hands on what it is given.
+        # A branch hands on the tasks it is given.
         gives.append(arriving[0][1] if isinstance(vertex.stage, BranchStage) and arriving else given)
 
 
 def _kind_between(before: Vertex, given: Any, target: int) -> Any:
-    """What goes from one vertex to another: what the first gives, or, of what it drops, the rows it was given."""
+    """The kind of task that goes from one vertex to another; dropped rows are of the kind that was taken."""
     ports = {port for port, index in before.edges.items() if index == target}
     if ports != {DROPPED}:
         return given
@@ -69,7 +121,7 @@ def _type_message(name: str, takes: Any, origin: str, kind: Any) -> str:
 
 
 def _fits(given: Any, taken: Any) -> bool:
-    """Whether some task of the given kind can be one that is taken."""
+    """Whether a task of the given kind may be of the kind that is taken."""
     return any(can_be_taken(g, t) for g in _several(given) for t in _several(taken))
 
 
@@ -82,32 +134,63 @@ def _words(kind: Any) -> str:
 
 
 def _check_columns(vertices: list[Vertex]) -> list[frozenset[str] | None]:
-    behind: list[frozenset[str] | None] = []
+    after: list[Columns | None] = []
     for vertex in vertices:
-        available = _arriving_columns(vertex, vertices, behind)
-        needed = vertex.stage.inputs()[1]
+        available = _arriving_columns(vertex, vertices, after)
         if available is not None:
-            for column in needed:
-                if column not in available:
-                    raise ColumnError(
-                        f"stage {vertex.name!r} needs the column {column!r}, which is not there. "
-                        f"Available: {', '.join(sorted(available)) or 'none'}.{did_you_mean(column, available)}"
-                    )
-        after = vertex.stage.columns_after(available)
-        behind.append(vertex.given_columns if vertex.given_columns is not None else after)
-    return behind
+            _check_stage(vertex, available)
+        after.append(_columns_after(vertex, available))
+    return [None if columns is None else frozenset(columns) for columns in after]
 
 
-def _arriving_columns(
-    vertex: Vertex, vertices: list[Vertex], behind: list[frozenset[str] | None]
-) -> frozenset[str] | None:
-    """The columns that every way into the vertex brings."""
-    known: frozenset[str] | None = None
+def _check_stage(vertex: Vertex, available: Columns) -> None:
+    """Refuse a stage whose columns are missing, do not hold text, or would be replaced."""
+    for column in vertex.stage.inputs()[1]:
+        if column not in available:
+            raise ColumnError(
+                f"stage {vertex.name!r} needs the column {column!r}, which is not there. "
+                f"Available: {', '.join(sorted(available)) or 'none'}.{did_you_mean(column, available)}"
+            )
+    for column in vertex.stage.text_columns():
+        kind = available.get(column)
+        if kind is not None and not holds_text(kind):
+            texts = sorted(name for name, other in available.items() if other is not None and holds_text(other))
+            raise ColumnError(
+                f"stage {vertex.name!r} works on text, but the column {column!r} holds {kind}. "
+                f"Columns with text: {', '.join(texts) or 'none'}"
+            )
+    AddedColumns.of(vertex).check(available)
+    if DROPPED in vertex.edges:
+        for column in DROP_COLUMNS:
+            if column in available:
+                raise ColumnError(
+                    f"rows that stage {vertex.name!r} drops get the column {column!r}, which is already there: drop or "
+                    "rename it first"
+                )
+
+
+def _columns_after(vertex: Vertex, available: Columns | None) -> Columns | None:
+    if vertex.schema is not None:
+        types = zip(vertex.schema.names, vertex.schema.types, strict=True)
+        return {name: None if pa.types.is_null(kind) else kind for name, kind in types}
+    names = vertex.stage.columns_after(None if available is None else frozenset(available))
+    if names is None:
+        return None
+    changed = set(vertex.stage.outputs()[1])
+    return {name: None if name in changed else (available or {}).get(name) for name in names}
+
+
+def _arriving_columns(vertex: Vertex, vertices: list[Vertex], after: list[Columns | None]) -> Columns | None:
+    """The columns that arrive from all predecessors alike."""
+    known: Columns | None = None
     for origin in vertex.inputs:
-        columns = behind[origin]
+        columns = after[origin]
         if columns is None:
             return None
-        if DROPPED in vertices[origin].edges and vertices[origin].edges[DROPPED] == vertex.index:
-            columns = columns | {"dropped_by", "dropped_because"}
-        known = columns if known is None else known & columns
+        if vertices[origin].edges.get(DROPPED) == vertex.index:
+            columns = {**columns, **dict.fromkeys(DROP_COLUMNS)}
+        if known is None:
+            known = columns
+        else:
+            known = {n: kind if kind == columns[n] else None for n, kind in known.items() if n in columns}
     return known

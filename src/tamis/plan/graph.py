@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
 from tamis.stages.emit import DROPPED, MAIN
@@ -26,10 +28,10 @@ class Vertex:
     Args:
         index: Its number; predecessors have lower ones.
         stage: The stage.
-        name: Its name, unique in the plan.
+        name: Its name, unique in the plan; in a branch with the way to it: ``"Route[de] / JsonlWriter"``.
         edges: Where each port leads: a vertex or :data:`END`. A port that is not here leads nowhere.
         inputs: The vertices that lead here.
-        given_columns: Columns known to be there behind it, from looking at the input.
+        schema: The columns after it and their types (``null`` where not known), from a look at the input.
     """
 
     index: int
@@ -37,7 +39,7 @@ class Vertex:
     name: str
     edges: dict[str, int] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
-    given_columns: frozenset[str] | None = None
+    schema: pa.Schema | None = None
 
     @property
     def is_source(self) -> bool:
@@ -70,6 +72,8 @@ class _Builder:
         self._batch = batch
         self._names: dict[str, int] = {}
         self._composites: dict[str, int] = {}
+        self._branch_path = ""  # where the stages being added are: "Route[de] / ", say
+        self._inside: list[tuple[str, str]] = []  # composites being unfolded: their unique names and their own
 
     def chain(self, stages: Sequence[Stage], ways: list[Way]) -> list[Way]:
         """Add stages one behind the other, after the given open ways; return the ways open behind the last."""
@@ -87,14 +91,16 @@ class _Builder:
         return ways
 
     def _composite(self, composite: CompositeStage[Any, Any], ways: list[Way]) -> list[Way]:
-        inner = self._uniquely_named(composite).unfold()
+        named = self._uniquely_named(composite)
+        inner = named.unfold()
         if not inner:
             raise PlanError(f"{composite.name} unfolds into no stage at all")
+        self._inside.append((named.name, composite.name))
         ways = self.chain(inner, ways)
-        look = getattr(composite, "columns", None)
-        columns = look() if callable(look) else None
-        if columns is not None and len(ways) == 1:
-            self.vertices[ways[0][0]].given_columns = frozenset(columns)
+        self._inside.pop()
+        look = getattr(composite, "schema", None)
+        if callable(look) and len(ways) == 1:
+            self.vertices[ways[0][0]].schema = look()
         return ways
 
     def _dropped(self, wrapper: Dropped, ways: list[Way]) -> list[Way]:
@@ -103,22 +109,25 @@ class _Builder:
         if len(ways) != 1 or self.vertices[ways[0][0]].is_source:
             raise PlanError(f"Dropped({wrapper.stage.name}): it takes a stage with one way out, such as a filter")
         inside = [v.index for v in self.vertices[first:] if not v.stage.internal]
-        return ways + self._side(wrapper.to, [(index, DROPPED) for index in inside])
+        origin = f"{self._branch_path}{wrapper.stage.name}"
+        return ways + self._side(f"{origin}[{DROPPED}]", wrapper.to, [(index, DROPPED) for index in inside])
 
     def _branch(self, stage: BranchStage, ways: list[Way]) -> list[Way]:
         vertex = self._vertex(stage, ways)
         behind: list[Way] = []
         for port, inner in stage.branches_by_port().items():
-            open_ways = self._side(inner, [(vertex, port)])
+            open_ways = self._side(f"{self.vertices[vertex].name}[{port}]", inner, [(vertex, port)])
             if isinstance(stage, Tee) and port != MAIN and open_ways:
                 last = inner[-1].name if inner else "nothing"
                 raise PlanError(f"{stage.name}: its side branch must end in a writer, it ends in {last}")
             behind += open_ways
         return behind
 
-    def _side(self, stages: list[Stage], into: list[Way]) -> list[Way]:
-        """A branch: open behind its last stage unless that is a writer."""
+    def _side(self, name: str, stages: list[Stage], into: list[Way]) -> list[Way]:
+        """A branch: open after its last stage unless that is a writer."""
+        outside, self._branch_path = self._branch_path, f"{name} / "
         ways = self.chain(stages, into)
+        self._branch_path = outside
         if stages and all(self.vertices[v].stage.is_sink_stage for v, _ in ways):
             for vertex, port in ways:
                 self.vertices[vertex].edges[port] = END
@@ -147,16 +156,23 @@ class _Builder:
 
     def _vertex(self, stage: Stage, ways: list[Way]) -> int:
         if not isinstance(stage, ProcessingStage):
-            raise PlanError(f"{stage!r} is no stage: a pipeline is made of ProcessingStage objects")
+            raise PlanError(f"{stage!r} is not a stage: a pipeline is made of ProcessingStage objects")
         if self._batch and ways and not isinstance(stage, SourceStage | BranchStage):
             ways = self._set_down(stage, ways)
-        vertex = Vertex(len(self.vertices), stage, _unique(stage.name or type(stage).__name__, self._names))
+        vertex = Vertex(len(self.vertices), stage, self._name_of(stage))
         for origin, port in ways:
             self.vertices[origin].edges[port] = vertex.index
             if origin not in vertex.inputs:
                 vertex.inputs.append(origin)
         self.vertices.append(vertex)
         return vertex.index
+
+    def _name_of(self, stage: Stage) -> str:
+        name = stage.name or type(stage).__name__
+        for unique, own in self._inside:
+            if name.startswith(unique):
+                name = own + name.removeprefix(unique)
+        return _unique(f"{self._branch_path}{name}", self._names)
 
 
 def _unique(name: str, used: dict[str, int]) -> str:

@@ -183,6 +183,7 @@ class Plan:
         for port, target in vertex.edges.items():
             if target != vertex.index + 1 or port != "out":
                 to = "output" if target == END else self.vertices[target].name
+                to = to.removeprefix(f"{vertex.name}[{port}] / ")
                 ways.append(f"{port} -> {to}" if len(vertex.edges) > 1 or port != "out" else f"-> {to}")
         return f"{vertex.name}  ({takes} -> {gives})" + (f"  [{', '.join(ways)}]" if ways else "")
 

@@ -8,6 +8,7 @@ outputs.jsonl   the tasks at the end of the pipeline; tables among them are in o
 quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
 scratch/        data between stages, unless that is kept elsewhere; removed when the run is done
+run.lock        which process uses the directory; removed when the run ends
 """
 
 from __future__ import annotations

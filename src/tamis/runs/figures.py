@@ -1,4 +1,4 @@
-"""The figures that displays show: what follows from a run's counts, and how numbers are written."""
+"""The figures that displays show: computed from a run's counts, and formatted."""
 
 from __future__ import annotations
 
@@ -7,23 +7,43 @@ from dataclasses import dataclass
 
 from tamis.runs.stats import StageStats
 
-__all__ = ["Step", "duration", "number", "percent", "rate", "rough_duration", "rows_read", "size", "steps"]
+__all__ = [
+    "ELLIPSIS",
+    "Step",
+    "duration",
+    "number",
+    "percent",
+    "rate",
+    "rough_duration",
+    "rows_read",
+    "short_name",
+    "size",
+    "speeds",
+    "steps",
+]
 
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _NOTHING = "\N{EN DASH}"
+
+LEAST_MEASURED_S = 0.01
+"""Time below which a speed says nothing: starting a stage takes about as long."""
+
+MOST_BYTES_PER_S = 50e9
+"""No stage that looks at its data is faster: a higher figure means that data was only passed on."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What became of the rows in one stage.
+    """How many rows entered and left one stage.
 
-    A stage counts what it takes and what it hands on; at the ends of a pipeline, and around a shuffle, these are
-    files on one side and rows on the other. A step counts rows on both sides, wherever that can be said.
+    A stage counts the items of the tasks it takes and hands on; at the ends of a pipeline, and around a shuffle, these
+    are files on one side and rows on the other. A step counts rows on both sides wherever they are known.
 
     Args:
         stage: The counts.
-        before: Rows that came to it.
+        before: Rows that entered the stage.
         after: Rows that it kept.
-        counts_rows: Whether that is so: not for a stage that lists files, nor for one that hands nothing on.
+        counts_rows: Whether these are rows: not so for a stage that lists files or that hands nothing on.
     """
 
     stage: StageStats
@@ -38,12 +58,12 @@ class Step:
 
     @property
     def kept_share(self) -> float | None:
-        """The share of the rows that was kept, 0 to 1; ``None`` where that says nothing."""
+        """The share of the rows that was kept, 0 to 1; ``None`` where there are no rows."""
         return self.after / self.before if self.counts_rows and self.before else None
 
     @property
     def shown_before(self) -> str:
-        """The rows that came, for a table."""
+        """The rows that entered, for a table."""
         return number(self.before) if self.stage.rows_in or self.counts_rows else _NOTHING
 
     @property
@@ -53,7 +73,7 @@ class Step:
 
 
 def steps(stages: Sequence[StageStats]) -> list[Step]:
-    """What became of the rows in each stage; plumbing between them is left out.
+    """How many rows entered and left each stage; internal stages are left out.
 
     >>> reader = StageStats("read", tasks_in=1, rows_in=1, rows_out=90, bytes_out=9000, quarantined=10)
     >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, dropped={"words < 50": 30})
@@ -66,8 +86,8 @@ def steps(stages: Sequence[StageStats]) -> list[Step]:
 def _step(stage: StageStats) -> Step:
     lost = stage.rows_dropped + stage.quarantined
     hands_nothing_on = not stage.rows_out and not stage.files and not lost
-    counts_rows = stage.tasks_in > 0 and not hands_nothing_on  # a source has no input but names of files
-    if stage.rows_out + lost <= stage.rows_in:  # what a writer hands on are not the rows it took
+    counts_rows = stage.tasks_in > 0 and not hands_nothing_on  # the input of a source is names of files
+    if stage.rows_out + lost <= stage.rows_in:  # a writer hands on files, not the rows it took
         return Step(stage, stage.rows_in, stage.rows_in - lost, counts_rows)
     return Step(stage, stage.rows_out + lost, stage.rows_out, counts_rows)
 
@@ -84,7 +104,7 @@ def rows_read(stages: Sequence[StageStats]) -> int:
 
 
 def number(count: float) -> str:
-    """A count with thousands set apart.
+    """A count with separators between the thousands.
 
     >>> number(1234567)
     '1,234,567'
@@ -118,20 +138,43 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.1f} TiB"
 
 
-def rate(amount: float, seconds: float) -> str:
-    """An amount in each second: three digits while it is small.
+def short_name(name: str, width: int) -> str:
+    """A stage's name for a narrow column. Of the way to a stage in a branch the end says most.
 
-    >>> rate(1000, 2), rate(5, 10)
-    ('500', '0.50')
+    >>> short_name("Route[de] / quality[dropped] / JsonlWriter", 30), short_name("a_long_name_without_branches", 12)
+    ('… / JsonlWriter', 'a_long_name…')
     """
-    if seconds <= 0:
+    if len(name) <= width:
+        return name
+    last = f"{ELLIPSIS} / {name.rpartition(' / ')[2]}"
+    return last if " / " in name and len(last) <= width else f"{name[: width - 1]}{ELLIPSIS}"
+
+
+def speeds(rows: float, nbytes: float, seconds: float) -> tuple[str, str]:
+    """Rows and megabytes per second; a dash where too little time was measured, or data was only passed on.
+
+    >>> speeds(1000, 2e6, 2), speeds(1000, 2e6, 0.001), speeds(1000, 539e9, 1.0)
+    (('500', '1.00'), ('–', '–'), ('–', '–'))
+    """  # noqa: RUF002 - the dash is what is shown
+    if seconds <= 0 or nbytes > MOST_BYTES_PER_S * seconds:
+        return _NOTHING, _NOTHING
+    return rate(rows, seconds), rate(nbytes / 1e6, seconds)
+
+
+def rate(amount: float, seconds: float) -> str:
+    """An amount per second, with three digits while it is small; a dash where too little time was measured.
+
+    >>> rate(1000, 2), rate(5, 10), rate(5, 0.001)
+    ('500', '0.50', '–')
+    """  # noqa: RUF002 - the dash is what is shown
+    if seconds < LEAST_MEASURED_S:
         return _NOTHING
     speed = amount / seconds
     return f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}" if speed >= 10 else f"{speed:.2f}" if speed else "0"
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """A time in words.
 
     >>> duration(0.314), duration(12.34), duration(187), duration(3725)
     ('0.31 s', '12.3 s', '3 min 07 s', '1 h 02 min')

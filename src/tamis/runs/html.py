@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
+from tamis.printable import printable
+
 __all__ = [
-    "ELLIPSIS",
     "Page",
     "Tile",
     "cell",
@@ -23,15 +23,9 @@ __all__ = [
     "html_table",
     "render_page",
     "tiles_of",
-    "visible",
 ]
 
-ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
-
-# Characters that a page cannot hold, or that change how the text around them is read.
-_UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
-)
+_ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 
 
 @dataclass(frozen=True)
@@ -124,14 +118,5 @@ def escaped(value: Any, limit: int | None = None) -> str:
     """Any text as HTML that shows it and does nothing else."""
     text = str(value)
     if limit is not None and len(text) > limit:
-        text = f"{text[:limit]}{ELLIPSIS}"
-    return html.escape(visible(text), quote=True)
-
-
-def visible(text: str) -> str:
-    r"""A text whose control characters are spelt out, so that data cannot steer a page or a terminal.
-
-    >>> visible("a\x1b[31mb\u202e")
-    'a\\x1b[31mb\\u202e'
-    """
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+        text = f"{text[:limit]}{_ELLIPSIS}"
+    return html.escape(printable(text), quote=True)

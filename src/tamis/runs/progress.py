@@ -1,4 +1,4 @@
-"""Progress displays: what people watch while a pipeline runs. They write to stderr."""
+"""Progress displays: they show on stderr how far a run has come."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, runtime_checkable
 
 from tamis.errors import did_you_mean
+from tamis.printable import MESSAGE_CHARACTERS, printable
 from tamis.runs import figures
 from tamis.runs.stats import Snapshot, StageStats
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["LiveProgress", "NoProgress", "Observer", "PlainProgress", "ProgressKind", "choose_progress"]
 
 ProgressKind = Literal["auto", "live", "plain", "off"]
-"""The displays there are; ``"auto"`` is live on a terminal and plain elsewhere."""
+"""The names of the displays; ``"auto"`` is live on a terminal and plain elsewhere."""
 
 _WINDOW_S = 5.0
-_MIN_NAME = 10
+_MIN_NAME, _NAME_WIDTH = 10, 36
 _COLUMNS = ("tasks", "rows in", "", "out", "kept", "rows/s", "MB/s")
 _LEFT_OUT_FIRST = ("MB/s", "rows/s", "tasks", "", "rows in")
 _STATES = {"running": "green", "draining": "yellow", "done": "bold", "failed": "red"}
@@ -31,7 +32,7 @@ _STATES = {"running": "green", "draining": "yellow", "done": "bold", "failed": "
 
 @runtime_checkable
 class Observer(Protocol):
-    """Is told by the driver's loop how a run goes. Its methods are called from one thread and must return soon."""
+    """Receives progress updates from the driver's loop. Its methods are called from one thread and must be quick."""
 
     def start(self, snapshot: Snapshot) -> None:
         """The run begins."""
@@ -40,10 +41,10 @@ class Observer(Protocol):
         """The state now. Called a few times a second."""
 
     def finish(self, snapshot: Snapshot) -> None:
-        """The run is over, in whatever way. May be called twice."""
+        """The run has ended: done, failed or interrupted. May be called twice."""
 
     def message(self, text: str) -> None:
-        """Something to tell the user at once."""
+        """A message for the user, to be shown at once."""
 
 
 def choose_progress(kind: ProgressKind = "auto") -> Observer:
@@ -58,7 +59,7 @@ def choose_progress(kind: ProgressKind = "auto") -> Observer:
     displays: dict[str, type[Observer]] = {"live": LiveProgress, "plain": PlainProgress, "off": NoProgress}
     if kind not in displays:
         known = ["auto", *displays]
-        raise ValueError(f"progress={kind!r}: there is {', '.join(known)}.{did_you_mean(kind, known)}")
+        raise ValueError(f"progress={kind!r} is not one of {', '.join(known)}.{did_you_mean(kind, known)}")
     return displays[kind]()
 
 
@@ -78,11 +79,11 @@ class NoProgress:
         pass
 
     def message(self, text: str) -> None:
-        logging.getLogger("tamis").warning("%s", text)
+        logging.getLogger("tamis").warning("%s", printable(text, MESSAGE_CHARACTERS))
 
 
 class PlainProgress:
-    """One line now and then, for logs and pipes.
+    """One line every few seconds, for logs and pipes.
 
     Args:
         interval_s: Seconds between lines.
@@ -116,12 +117,12 @@ class PlainProgress:
     def message(self, text: str) -> None:
         file = self._file or sys.stderr
         if file is not None:
-            file.write(f"{text}\n")
+            file.write(f"{printable(text, MESSAGE_CHARACTERS)}\n")
             file.flush()
 
 
 class LiveProgress:
-    """A table that is drawn anew in place, for terminals. Needs a terminal to be of use.
+    """A table that is redrawn in place, for terminals.
 
     Args:
         console: Where to draw, a ``rich.console.Console``; stderr by default.
@@ -154,6 +155,7 @@ class LiveProgress:
             self._live.stop()
 
     def message(self, text: str) -> None:
+        text = printable(text, MESSAGE_CHARACTERS)
         if self._console is None:
             sys.stderr.write(f"{text}\n")
         else:
@@ -163,13 +165,13 @@ class LiveProgress:
 
 
 class Speeds:
-    """Rows and bytes a second of each stage over the last few seconds."""
+    """Rows and bytes per second of each stage over the last few seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, list[tuple[int, int]]]] = deque()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Note the counts of a snapshot."""
+        """Record the counts of a snapshot."""
         self._seen.append((snapshot.elapsed_s, [_through(stage) for stage in snapshot.stages if not stage.internal]))
         while len(self._seen) > 2 and self._seen[1][0] <= snapshot.elapsed_s - _WINDOW_S:
             self._seen.popleft()
@@ -183,7 +185,7 @@ class Speeds:
 
 
 def _through(stage: StageStats) -> tuple[int, int]:
-    """Rows and bytes that went through a stage: the larger side, since the other may be a list of files."""
+    """Rows and bytes that went through a stage: the larger of input and output, since one of them may be file names."""
     return max(stage.rows_in, stage.rows_out), max(stage.bytes_in, stage.bytes_out)
 
 
@@ -215,7 +217,7 @@ def _is_over(snapshot: Snapshot) -> bool:
 
 
 def _load(snapshot: Snapshot) -> list[str]:
-    """Memory and workers, while there are any."""
+    """Memory and workers, while the run goes on."""
     if _is_over(snapshot):
         return []
     return [
@@ -259,21 +261,21 @@ def live_view(snapshot: Snapshot, speeds: Speeds, width: int) -> RenderableType:
         stage, (rows, nbytes, seconds) = step.stage, speeds.of(index)
         if is_over:
             (rows, nbytes), seconds = _through(stage), snapshot.elapsed_s
-        share = step.kept_share
+        share, (rows_per_s, mb_per_s) = step.kept_share, figures.speeds(rows, nbytes, seconds)
         cells = [
             Text(figures.number(stage.tasks_in)),
             Text(step.shown_before),
             Text("\N{RIGHTWARDS ARROW}"),
             Text(step.shown_after),
             Text(figures.percent(share), style="yellow" if share is not None and share < 1 else "dim"),
-            Text(figures.rate(rows, seconds)),
-            Text(figures.rate(nbytes / 1e6, seconds)),
+            Text(rows_per_s),
+            Text(mb_per_s),
         ]
-        lines.append((stage.name, dict(zip(_COLUMNS, cells, strict=True))))
+        lines.append((figures.short_name(printable(stage.name), _NAME_WIDTH), dict(zip(_COLUMNS, cells, strict=True))))
 
     shown = _columns_that_fit([cells for _, cells in lines], width)
     table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-    table.add_column("stage", max_width=36)  # the one that shrinks on a narrow terminal
+    table.add_column("stage", max_width=_NAME_WIDTH)  # the one that shrinks on a narrow terminal
     for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
     for stage_name, cells_of in lines:
@@ -282,7 +284,7 @@ def live_view(snapshot: Snapshot, speeds: Speeds, width: int) -> RenderableType:
 
 
 def _columns_that_fit(lines: Sequence[dict[str, Text]], width: int) -> list[str]:
-    """The columns of numbers for which a terminal has room beside the names of the stages."""
+    """The columns of numbers that fit beside the names of the stages."""
     shown = list(_COLUMNS)
     needed = {name: 2 + max([len(name), *(len(cells[name]) for cells in lines)]) for name in shown}
     for name in _LEFT_OUT_FIRST:

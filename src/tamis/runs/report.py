@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tamis.errors import DataError
+from tamis.printable import printable
 from tamis.runs import figures
-from tamis.runs.html import Page, escaped, render_page, visible
+from tamis.runs.html import Page, escaped, render_page
 from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, losses, sections, tiles
 from tamis.runs.stats import RunSummary
 from tamis.runs.terminal import rendered
@@ -104,7 +105,7 @@ def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False)
     for step in figures.steps(summary.stages):
         stage = step.stage
         table.add_row(
-            Text(visible(stage.name), style="bold"),
+            Text(printable(stage.name), style="bold"),
             step.shown_before,
             step.shown_after,
             figures.percent(step.kept_share),
@@ -112,7 +113,7 @@ def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False)
         )
         for reason, count in losses(step):
             share = figures.percent(count / step.before if step.before else None)
-            table.add_row(Text(f"  {visible(reason)}", style="yellow"), "", f"-{figures.number(count)}", share, "")
+            table.add_row(Text(f"  {printable(reason)}", style="yellow"), "", f"-{figures.number(count)}", share, "")
     return rendered(table, Text(), Text(closing_line(summary)), width=width, color=color)
 
 

@@ -1,17 +1,18 @@
-"""The parts of the HTML report. Whatever comes from data goes through :func:`escaped`."""
+"""The parts of the HTML report. All text that comes from data goes through :func:`escaped`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from tamis.printable import printable
 from tamis.runs import figures
 from tamis.runs.figures import Step
-from tamis.runs.html import ELLIPSIS, Tile, cell, escaped, fill, fixed, html_table, tiles_of, visible
+from tamis.runs.html import Tile, cell, escaped, fill, fixed, html_table, tiles_of
 from tamis.runs.stats import RunSummary
 
-__all__ = ["SHOWN_EXAMPLES", "closing_line", "losses", "sections", "tiles"]
+__all__ = ["SHOWN_EXAMPLES", "closing_line", "losses", "sections", "set_aside_words", "tiles"]
 
 SHOWN_EXAMPLES: Final = 20
 """How many quarantined rows a report shows."""
@@ -41,7 +42,7 @@ def sections(summary: RunSummary) -> Iterator[str]:
 def closing_line(summary: RunSummary) -> str:
     """The run in one sentence."""
     rows, lost = figures.rows_read(summary.stages), _lost(figures.steps(summary.stages))
-    line = f"{visible(summary.pipeline)} {summary.state} in {figures.duration(summary.seconds)}"
+    line = f"{printable(summary.pipeline)} {printable(summary.state)} in {figures.duration(summary.seconds)}"
     line += f": {figures.number(rows)} rows in"
     if lost <= rows:
         line += f", {figures.number(rows - lost)} kept ({figures.percent(_kept_share(rows, lost))})"
@@ -51,27 +52,39 @@ def closing_line(summary: RunSummary) -> str:
     return line
 
 
+def set_aside_words(summary: RunSummary) -> str:
+    """How much a run set aside, in words; empty if nothing.
+
+    >>> from tamis.runs.stats import StageStats
+    >>> set_aside_words(RunSummary("p", stages=[StageStats("read", quarantined=3, tasks_set_aside=1)]))
+    '3 rows and 1 task'
+    """
+    counts = ((summary.rows_set_aside, "row"), (summary.tasks_set_aside, "task"))
+    return " and ".join(f"{figures.number(count)} {unit}{'s' * (count != 1)}" for count, unit in counts if count)
+
+
 def tiles(summary: RunSummary) -> str:
-    """The figures at the head of the page."""
+    """The figures at the top of the page."""
     steps = figures.steps(summary.stages)
     rows, lost = figures.rows_read(summary.stages), _lost(steps)
     kept = figures.number(rows - lost) if lost <= rows else figures.percent(None)
     read_bytes = next((s.stage.bytes_out for s in steps if s.before and s.counts_rows), 0)
     quarantined = sum(step.stage.quarantined for step in steps)
+    rows_per_s, mb_per_s = figures.speeds(rows, read_bytes, summary.seconds)
     written = f"{figures.number(summary.output_rows)} rows in {_files(summary.output_files)}"
     shown = [
         Tile("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
         Tile("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
-        Tile("Dropped", figures.number(lost - quarantined), f"and {figures.number(quarantined)} quarantined"),
+        Tile("Dropped", figures.number(lost - quarantined), f"and {set_aside_words(summary) or 'nothing'} set aside"),
         Tile("Written", figures.size(summary.output_bytes), written),
         Tile("Time", figures.duration(summary.seconds), _moment(summary.started)),
-        Tile("Rows/s", figures.rate(rows, summary.seconds), f"{figures.rate(read_bytes / 1e6, summary.seconds)} MB/s"),
+        Tile("Rows/s", rows_per_s, f"{mb_per_s} MB/s"),
     ]
     return tiles_of(shown)
 
 
 def _funnel(steps: Sequence[Step]) -> str:
-    """The rows through the stages: each band narrows by what the stage lost."""
+    """A picture of the rows through the stages: each band narrows by the rows that the stage lost."""
     shown = [step for step in steps if step.before and step.counts_rows]
     if not shown:
         return ""
@@ -84,7 +97,7 @@ def _funnel(steps: Sequence[Step]) -> str:
         baseline = top + height / 2 + 4.5
         kept = escaped(figures.percent(step.kept_share))
         lost = f'<tspan class="loss">{_MINUS}{figures.number(step.lost)}</tspan>' if step.lost else ""
-        name = step.stage.name if len(step.stage.name) <= 34 else f"{step.stage.name[:33]}{ELLIPSIS}"
+        name = figures.short_name(step.stage.name, 34)
         parts.append(
             f"<g><title>{escaped(step.stage.name)}: {figures.number(step.before)} \N{RIGHTWARDS ARROW} "
             f"{figures.number(step.after)} rows</title>"
@@ -117,7 +130,8 @@ def _stages(steps: Sequence[Step]) -> str:
     for step in steps:
         stage = step.stage
         busy = stage.seconds / all_seconds if all_seconds else 0.0
-        through = max(stage.bytes_in, stage.bytes_out) / 1e6
+        rows_through, bytes_through = max(stage.rows_in, stage.rows_out), max(stage.bytes_in, stage.bytes_out)
+        rows_per_s, mb_per_s = figures.speeds(rows_through, bytes_through, stage.seconds)
         cells = [
             f'<td class="name">{escaped(stage.name)}</td>',
             cell(step.shown_before, step.before),
@@ -126,8 +140,8 @@ def _stages(steps: Sequence[Step]) -> str:
             cell(figures.percent(step.kept_share), step.kept_share if step.kept_share is not None else -1),
             cell(figures.duration(stage.seconds), stage.seconds),
             f'<td data-value="{busy}"><span class="share">{fill(busy)}</span>{fixed(figures.percent(busy))}</td>',
-            cell(figures.rate(max(stage.rows_in, stage.rows_out), stage.seconds), _per(stage.rows_in, stage.seconds)),
-            cell(figures.rate(through, stage.seconds), _per(through, stage.seconds)),
+            cell(rows_per_s, _per(rows_through, stage.seconds)),
+            cell(mb_per_s, _per(bytes_through, stage.seconds)),
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = ("Stage", "Rows in", "Rows out", "Lost", "Kept", "Time", "Share of time", "Rows/s", "MB/s")
@@ -138,7 +152,7 @@ def _stages(steps: Sequence[Step]) -> str:
 
 
 def _reasons(steps: Sequence[Step]) -> str:
-    """A bar for each reason, longest first within each stage."""
+    """A bar for each reason, the longest first within each stage."""
     found = [(step, reason, count) for step in steps for reason, count in losses(step)]
     if not found:
         return ""
@@ -159,23 +173,33 @@ def _reasons(steps: Sequence[Step]) -> str:
 
 
 def _quarantine(summary: RunSummary) -> str:
-    total = sum(stage.quarantined for stage in summary.stages)
+    total = summary.rows_set_aside + summary.tasks_set_aside
     if not total and not summary.quarantine:
         return ""
     examples = summary.quarantine[:SHOWN_EXAMPLES]
     shown = []
     for row in examples:
-        place = [escaped(row["path"], 300)] if row.get("path") else []
-        place += [f"{unit} {escaped(row[unit])}" for unit in ("line", "byte") if row.get(unit) is not None]
+        name = row_name(row)
         raw = f'<pre class="raw">{escaped(row["raw"], _SHOWN_RAW)}</pre>' if row.get("raw") else ""
         shown.append(
             f'<div class="example"><p>{escaped(row.get("problem", ""), 1000)}</p>'
-            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if place else ""}{", ".join(place)}</p>'
+            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if name else ""}{escaped(name, 400)}</p>'
             f"{raw}</div>"
         )
-    rows = "row" if total == 1 else "rows"
-    more = f"{figures.number(total)} {rows}" + (f", {len(examples)} shown" if len(examples) < total else "")
-    return f"<h2>Quarantine<small>{more}; all of them are in quarantine/</small></h2>{''.join(shown)}"
+    more = set_aside_words(summary) + (f", {len(examples)} shown" if len(examples) < total else "")
+    return f"<h2>Quarantine<small>{more}; everything set aside is in quarantine/</small></h2>{''.join(shown)}"
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    """The name of a row, ``source:position``, and its line where that is known.
+
+    >>> row_name({"source": "a.parquet", "position": 17}), row_name({"path": "a.jsonl", "line": 3, "byte": 99})
+    ('a.parquet:17', 'a.jsonl:99, line 3')
+    """
+    source = row.get("source") or row.get("path") or ""
+    position = row.get("position") if row.get("position") is not None else row.get("byte")
+    name = f"{source}:{position}" if position is not None else str(source)
+    return f"{name}, line {row['line']}" if row.get("line") is not None else name
 
 
 def _outputs(summary: RunSummary) -> str:
@@ -217,7 +241,7 @@ def _environment(summary: RunSummary) -> str:
 
 
 def losses(step: Step) -> Iterator[tuple[str, int]]:
-    """Reasons and counts of what a stage lost, most first."""
+    """Why a stage lost rows, and how many: the most frequent reason first."""
     yield from sorted(step.stage.dropped.items(), key=lambda item: -item[1])
     if step.stage.quarantined:
         yield "quarantined", step.stage.quarantined

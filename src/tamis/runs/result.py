@@ -1,4 +1,4 @@
-"""What a run gives back."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ from tamis.tasks import Task
 
 
 class RunResult:
-    """The result of a run: counts, paths, and the output tasks, which stay on disk until they are asked for.
+    """The result of a run: counts, paths, and the output tasks, which stay on disk until they are read.
 
     ``len(result)`` is the number of output tasks; iterating reads them one at a time, in the order of the input.
 
     Attributes:
         summary: Everything that was counted.
         run_dir: The run's directory.
+        state: ``"done"``, or ``"done with failures"`` if rows or tasks were set aside (``summary.rows_set_aside``,
+            ``summary.tasks_set_aside``). A run that fails or is interrupted raises and has no result.
     """
 
     def __init__(self, directory: RunDirectory, summary: RunSummary, tasks: int) -> None:
         self._directory, self._tasks = directory, tasks
         self.summary = summary
         self.run_dir = directory.path
+        self.state = summary.state
 
     @property
     def stages(self) -> list[StageStats]:
-        """What each stage did, in the order of the plan."""
+        """The counts of each stage, in the order of the plan."""
         return self.summary.stages
 
     @property
     def outputs(self) -> list[str]:
-        """The files that were written, at most the first 1,000 (``summary.output_files`` is how many there are)."""
+        """The files that were written, at most the first 1,000 (``summary.output_files`` is their number)."""
         return [str(o["path"]) for o in self.summary.outputs]
 
     @property
@@ -45,18 +48,24 @@ class RunResult:
         return self.summary.output_rows if self.summary.output_files else sum(t.num_items for t in self)
 
     def drops(self) -> pa.Table:
-        """Every row that was left out: stage, reason, score, source, row number, id.
+        """Every row that was dropped: which one, by which stage, why, and with which score.
 
-        It is read from ``drops/`` in the run directory as a whole; of a large run, look at those Parquet files instead.
+        All of it is read into memory; for a large run, read the Parquet files in ``drops/`` of the run directory.
         """
         return read_drops(self._directory.drops)
 
     def stage(self, name: str) -> StageStats:
-        """What the named stage did."""
-        for stats in self.stages:
-            if stats.name == name:
-                return stats
-        raise KeyError(f"no stage {name!r}; there are {', '.join(s.name for s in self.stages)}")
+        """The counts of one stage.
+
+        Args:
+            name: Its name as in the plan, ``"Route[de] / JsonlWriter"``; the last part is enough if only one has it.
+        """
+        exact = [stats for stats in self.stages if stats.name == name]
+        found = exact or [stats for stats in self.stages if stats.name.rpartition(" / ")[2] == name]
+        if len(found) != 1:
+            problem = f"several stages are named {name!r}" if found else f"there is no stage {name!r}"
+            raise KeyError(f"{problem}; the stages are {', '.join(stats.name for stats in found or self.stages)}")
+        return found[0]
 
     def __len__(self) -> int:
         return self._tasks

@@ -1,9 +1,9 @@
-"""What a run counts: per stage tasks, rows, bytes, seconds, and why rows were left out."""
+"""What a run counts: for each stage tasks, rows, bytes, seconds, and why rows were dropped."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass
@@ -16,14 +16,14 @@ class StageStats:
         rows_in, rows_out: Items (rows, files) in those tasks.
         bytes_in, bytes_out: Their size in memory.
         seconds: Time spent in the stage, summed over workers.
-        dropped: Rows left out on purpose, by reason.
+        dropped: Rows dropped on purpose, by reason.
         quarantined: Rows that could not be read or processed and were set aside, as far as their number is known.
         tasks_set_aside: Whole tasks that were given up and set aside.
         tasks_uncounted: Those of them whose number of rows is not known, since they stand for files.
         retries: Times a task was tried again.
         files: Files published by the stage, if it writes.
-        custom: What the stage counted itself, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
-        internal: Whether it is plumbing (part of a shuffle, say) that reports need not show.
+        custom: What the stage itself counted, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
+        internal: Whether it is an internal stage (part of a shuffle, say) that reports do not show.
     """
 
     name: str
@@ -53,7 +53,7 @@ class StageStats:
 
     @property
     def rows_dropped(self) -> int:
-        """Rows left out on purpose, over all reasons."""
+        """Rows dropped on purpose, over all reasons."""
         return sum(self.dropped.values())
 
 
@@ -80,11 +80,11 @@ class Snapshot:
     Args:
         elapsed_s: Seconds since the start.
         stages: The counts so far, in the order of the plan. They are live objects: read them, do not keep them.
-        fraction: How much of the input is through, 0 to 1; ``None`` while the size of the input is unknown.
+        fraction: The share of the input that has been processed, 0 to 1; ``None`` while its size is unknown.
         held_bytes: Memory held by tasks between stages.
         budget_bytes: The run's limit for that.
-        running: Tasks being worked on.
-        workers: Workers there are.
+        running: Tasks being processed.
+        workers: The number of workers.
         state: ``"running"``, ``"draining"`` (after the first Ctrl-C) or ``"done"``.
     """
 
@@ -99,10 +99,23 @@ class Snapshot:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds left, if the rest goes as the part so far did."""
+        """Seconds left, at the speed so far."""
         if not self.fraction or self.state == "done":
             return None
         return self.elapsed_s * (1 - self.fraction) / self.fraction
+
+
+DONE: Final = "done"
+"""The state of a run that processed everything."""
+
+DONE_WITH_FAILURES: Final = "done with failures"
+"""The state of a run that came to its end, but set rows or tasks aside on the way."""
+
+INTERRUPTED: Final = "interrupted"
+"""The state of a run that the user stopped."""
+
+FAILED: Final = "failed"
+"""The state of a run that an error ended, or that set everything aside."""
 
 
 @dataclass
@@ -115,7 +128,7 @@ class RunSummary:
         executor: The executor, in words.
         started: When, as ISO 8601 in UTC.
         seconds: How long it took.
-        state: ``"done"``, ``"interrupted"`` or ``"failed"``.
+        state: :data:`DONE`, :data:`DONE_WITH_FAILURES`, :data:`INTERRUPTED` or :data:`FAILED`.
         stages: The counts per stage, in the order of the plan.
         plan: The plan as text.
         outputs: Published files as ``{"path", "rows", "bytes"}``, at most the first 1,000.
@@ -132,7 +145,7 @@ class RunSummary:
     executor: str = ""
     started: str = ""
     seconds: float = 0.0
-    state: str = "done"
+    state: str = DONE
     stages: list[StageStats] = field(default_factory=list)
     plan: str = ""
     outputs: list[dict[str, Any]] = field(default_factory=list)
@@ -168,5 +181,8 @@ class RunSummary:
     def from_dict(cls, values: dict[str, Any]) -> RunSummary:
         """The reverse of :meth:`to_dict`; keys of newer versions are ignored."""
         known = {k: v for k, v in values.items() if k in cls.__dataclass_fields__}
-        known["stages"] = [StageStats(**s) for s in known.get("stages", [])]
+        known["stages"] = [
+            StageStats(**{k: v for k, v in stage.items() if k in StageStats.__dataclass_fields__})
+            for stage in known.get("stages", [])
+        ]
         return cls(**known)

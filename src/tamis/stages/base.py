@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tamis.errors import PlanError, did_you_mean
-from tamis.stages.emit import BadRows, Drop, Emit, Publish
+from tamis.stages.emit import DROPPED, BadRows, Drop, Emit, Publish
 from tamis.stages.resources import Resources
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import digest
@@ -98,8 +98,9 @@ class ProcessingStage(Generic[X, Y]):
             may be pieces of one), ``"joined"`` (one may be several of them) or ``"new"`` (there is no way back). Of the
             first two, a row that is not in the output was dropped, also where the stage does not say so.
         fans_out: Whether it makes many tasks of one, which should spread over the workers.
-        side_ports: Ports whose tasks are copies of tasks on other ports: their rows are not counted again.
+        side_ports: Ports whose rows are dropped rows, or copies of rows on other ports: they are not counted as output.
         internal: Whether reports leave it out.
+        overwrite_columns: Whether the columns of :meth:`adds_columns` may replace columns that are already there.
     """
 
     name: str = ""
@@ -112,13 +113,14 @@ class ProcessingStage(Generic[X, Y]):
     fuse: bool = True
     runtime_env: dict[str, Any] | None = None
     timeout_s: float | None = None
+    overwrite_columns: bool = False
     releases_gil: ClassVar[bool] = False
     is_source_stage: ClassVar[bool] = False
     is_sink_stage: ClassVar[bool] = False
     makes_rows: ClassVar[Literal["same", "split", "joined", "new"]] = "same"
     fans_out: ClassVar[bool] = False
-    side_ports: ClassVar[frozenset[str]] = frozenset()
     internal: ClassVar[bool] = False
+    side_ports: ClassVar[frozenset[str]] = frozenset({DROPPED})
 
     _num_workers: int | None = None
     _num_workers_per_node: float | None = None
@@ -182,6 +184,14 @@ class ProcessingStage(Generic[X, Y]):
         attributes, columns = self.inputs()
         there = task.get_columns() if isinstance(task, TableTask) else vars(task)
         return all(hasattr(task, name) for name in attributes) and all(name in there for name in columns)
+
+    def adds_columns(self) -> list[str]:
+        """Columns that the stage adds. One that is already there is refused, unless :attr:`overwrite_columns`."""
+        return []
+
+    def text_columns(self) -> list[str]:
+        """Columns that must hold text. Where the plan knows the type of a column, it refuses any other."""
+        return []
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         """The columns after this stage, given those before it; ``None`` means they cannot be known.
@@ -283,6 +293,7 @@ class ProcessingStage(Generic[X, Y]):
         num_workers: int | None = None,
         num_workers_per_node: float | None = None,
         timeout_s: float | None = None,
+        overwrite_columns: bool | None = None,
         ray_stage_spec: dict[str, Any] | None = None,
         xenna_stage_spec: dict[str, Any] | None = None,
     ) -> typing.Self:
@@ -320,6 +331,7 @@ class ProcessingStage(Generic[X, Y]):
             "_num_workers": num_workers,
             "_num_workers_per_node": num_workers_per_node,
             "timeout_s": timeout_s,
+            "overwrite_columns": overwrite_columns,
             "_ray_stage_spec": ray_stage_spec and {**self.ray_stage_spec(), **ray_stage_spec},
             "_xenna_stage_spec": xenna_stage_spec and {**self.xenna_stage_spec(), **xenna_stage_spec},
         }
@@ -355,6 +367,9 @@ class SourceStage(ProcessingStage[X, Y]):
 
     input_id: str = ""
     """An id of all tasks together, equal for the same input: that of the latest complete listing, empty before it."""
+
+    def check_input(self) -> None:
+        """Raise if the input is not there. Called when the pipeline is planned."""
 
     def splits(self, scratch: str) -> Iterator[Y]:
         """Make the tasks. ``scratch`` is the run's directory for data between stages."""

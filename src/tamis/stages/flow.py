@@ -20,6 +20,9 @@ __all__ = ["BranchStage", "Dropped", "Route", "Tee"]
 
 Stages = list[ProcessingStage[Any, Any]]
 
+COPY = "copy"
+"""The port of the side branch of :class:`Tee`."""
+
 _FUNCTIONS = {
     "==": "equal",
     "!=": "not_equal",
@@ -35,6 +38,7 @@ class BranchStage(ProcessingStage[Any, Any]):
     """A stage with more than one way out."""
 
     releases_gil: ClassVar[bool] = True
+    side_ports: ClassVar[frozenset[str]] = frozenset()
 
     def branches_by_port(self) -> dict[str, Stages]:
         """The stages behind each port; an empty list leads straight on."""
@@ -129,13 +133,13 @@ class Tee(BranchStage):
 
     stages: Stages
     name: str = "Tee"
-    side_ports: ClassVar[frozenset[str]] = frozenset({"copy"})
+    side_ports: ClassVar[frozenset[str]] = frozenset({COPY})
 
     def branches_by_port(self) -> dict[str, Stages]:
-        return {"copy": self.stages, MAIN: []}
+        return {COPY: self.stages, MAIN: []}
 
     def process(self, task: Task[Any]) -> Iterator[Emit]:
-        yield Emit("copy", task)
+        yield Emit(COPY, task)
         yield Emit(MAIN, task)
 
 

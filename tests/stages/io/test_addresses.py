@@ -162,7 +162,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError("Install s3fs to access S3", name="s3fs")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
-    with pytest.raises(MissingExtraError, match=r'pip install "tamis\[s3\]"'):
+    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[s3\]'"):
         paths.filesystem("s3://bucket/data")
 
 
@@ -207,7 +207,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
-    pytest.importorskip("aiohttp", reason="fsspec reads http:// with aiohttp: pip install 'tamis[http]'")
+    pytest.importorskip("aiohttp", reason="fsspec reads http:// with aiohttp: pip install -e '.[http]'")
     handler = functools.partial(Quiet, directory=str(tmp_path))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -278,9 +278,18 @@ def test_columns_are_known_from_the_first_file(tmp_path: Path) -> None:
     assert JsonlReader(str(tmp_path), fields=["n"]).columns() == ["n"]
 
 
-def test_columns_are_unknown_when_lines_differ_in_their_keys(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
-    assert JsonlReader(str(tmp_path)).columns() is None
+def test_the_schema_has_the_keys_of_all_lines_and_their_types(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1, "c": null}\n{"b": "x", "d": 1}\n{"d": "x"}\n')
+    schema = JsonlReader(str(tmp_path), types={"e": "int8"}, include_path="path").schema()
+    texts = dict.fromkeys("bd", pa.large_string())
+    assert schema is not None
+    assert {name: schema.field(name).type for name in schema.names} == {
+        **texts,
+        "a": pa.int64(),
+        "c": pa.null(),
+        "e": pa.int8(),
+        "path": pa.large_string(),
+    }
 
 
 @pytest.mark.parametrize("content", [None, b"", b"oops\n", b"\xff\xfe"])

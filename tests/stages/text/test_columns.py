@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tamis.errors import ColumnError
+from tamis.pipeline import Pipeline
 from tamis.stages.text.columns import AddId, DropColumns, RenameColumns, SelectColumns
 from tamis.tasks import DocumentBatch
 
@@ -91,11 +93,11 @@ def test_ids_follow_from_the_place_in_the_input(
     assert AddId("id", prefix).process(batch).data["id"].to_pylist() == expected
 
 
-def test_ids_do_not_replace_a_column_unless_told_to() -> None:
+def test_ids_do_not_replace_a_column_unless_told_to(tmp_path: Path) -> None:
     with pytest.raises(ColumnError, match="overwrite=True"):
         AddId("url").process(BATCH)
-    with pytest.raises(ColumnError, match="overwrite=True"):
-        AddId("url").columns_after(frozenset({"url"}))
+    with pytest.raises(ColumnError, match="would replace the column 'url'"):
+        Pipeline("p", stages=[AddId("url")]).run(initial_tasks=[BATCH], run_dir=str(tmp_path / "run"), progress="off")
     result = AddId("url", overwrite=True).process(BATCH)
     assert result.get_columns() == BATCH.get_columns()
     assert result.data["url"].to_pylist() == ["000007_0", "000007_1"]

@@ -377,5 +377,7 @@ class CsvReader(Reader):
             read_kwargs=self._parser_settings(),
         )
 
-    def peek(self, file: FileSlice) -> list[str] | None:
-        return self.reader_stage()._header(file, head(file, self._options())) or None
+    def peek(self, file: FileSlice) -> pa.Schema | None:
+        names = self.reader_stage()._header(file, head(file, self._options()))
+        types = parse_types(self.name, self.types)
+        return pa.schema([(name, types.get(name, pa.large_string())) for name in names]) if names else None

@@ -26,7 +26,7 @@ from tamis.kernels.lines import line_starts
 from tamis.stages.io.json_census import MOST_LEVELS, Census
 from tamis.stages.io.json_flat import parse_flat
 
-__all__ = ["BrokenLine", "ParsedLines", "common_keys", "parse_json_lines"]
+__all__ = ["BrokenLine", "ParsedLines", "parse_json_lines"]
 
 _GUESS_ROWS = 100
 _ORDER_BYTES = 2**20
@@ -261,18 +261,6 @@ def _finite(text: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise ValueError(f"the number {text[:40]} is too large for a 64-bit float")
     return value
-
-
-def common_keys(data: bytes) -> list[str] | None:
-    """The keys of some lines; ``None`` when not all lines have the same ones, so that others may have more.
-
-    >>> common_keys(b'{"a": 1, "b": 2}\\n{"a": null, "b": 3}\\n'), common_keys(b'{"a": 1}\\n{"b": 2}\\n')
-    (['a', 'b'], None)
-    """
-    rows, _, broken = _parse_lines(data, line_starts(data))
-    if broken or not rows or any(row.keys() != rows[0].keys() for row in rows):
-        return None
-    return list(rows[0])
 
 
 def _most_values(data: bytes) -> int:

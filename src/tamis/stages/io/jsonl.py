@@ -16,7 +16,7 @@ from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
 from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, line_blocks
 from tamis.stages.io.byte_streams import head
-from tamis.stages.io.json_lines import BrokenLine, ParsedLines, common_keys, parse_json_lines
+from tamis.stages.io.json_lines import BrokenLine, ParsedLines, parse_json_lines
 from tamis.stages.io.positions import names_in_block
 from tamis.stages.io.readers import Reader, ReaderStage
 from tamis.tasks import FileSlice
@@ -194,7 +194,10 @@ class JsonlReader(Reader):
     def reader_stage(self) -> JsonlReaderStage:
         return JsonlReaderStage(**self._stage_settings(), types=self.types or {})
 
-    def peek(self, file: FileSlice) -> list[str] | None:
+    def peek(self, file: FileSlice) -> pa.Schema | None:
         data = head(file, self._options())
-        names = common_keys(data[: data.rfind(b"\n") + 1] or data)
-        return names and [*names, *(name for name in self.types or {} if name not in names)]
+        table = parse_json_lines(data[: data.rfind(b"\n") + 1] or data).table
+        if not table.num_rows:
+            return None
+        types = dict(zip(table.schema.names, table.schema.types, strict=True))
+        return pa.schema(list({**types, **parse_types(self.name, self.types)}.items()))

@@ -255,9 +255,9 @@ class ParquetReader(Reader):
                 stage.remarks = tuple(_remarks(file, parquet.metadata, stage.block_bytes))
         return [self._partitioning(), stage.with_(name=self.name)]
 
-    def peek(self, file: FileSlice) -> list[str] | None:
+    def peek(self, file: FileSlice) -> pa.Schema | None:
         with _opened(file, self._options(), self._parser_settings()) as (parquet, _):
-            return list(parquet.schema_arrow.names)
+            return parquet.schema_arrow
 
 
 def _remarks(file: FileSlice, metadata: Any, block_bytes: int) -> Iterator[str]:

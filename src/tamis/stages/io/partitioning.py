@@ -90,6 +90,9 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "file_paths": self._addresses()}
 
+    def check_input(self) -> None:
+        next(self.files())
+
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """Make the tasks, one at a time, while the listing goes on."""
         listing = self._listing()

@@ -234,30 +234,35 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         """Whether a large file may be cut into ranges of bytes."""
         return True
 
-    def peek(self, file: FileSlice) -> list[str] | None:
-        """The columns of one file, from its first bytes."""
+    def peek(self, file: FileSlice) -> pa.Schema | None:
+        """The columns of one file, from its first bytes; of type ``null`` where the type is not known."""
         raise NotImplementedError
 
     def columns(self) -> list[str] | None:
-        """The columns that will be read, as far as the first file shows; ``None`` when that is not known.
+        """The columns that will be read, as far as the first file shows; ``None`` when they cannot be known."""
+        schema = self.schema()
+        return None if schema is None else list(schema.names)
+
+    def schema(self) -> pa.Schema | None:
+        """The columns that will be read, with their types: ``null`` where the type is not known.
 
         A field that the first file does not have is refused: a typo would otherwise be a column of nulls.
         """
         known = self.reader_stage().known_columns()
-        path, names = self._first_file()
-        if names is None:
-            return known
+        path, found = self._first_file()
+        if found is None:
+            return None if known is None else pa.schema([(name, pa.null()) for name in known])
         for wanted in self.fields or ():
-            if wanted not in names:
+            if wanted not in found.names:
                 raise ColumnError(
-                    f"{self.name}(fields=...): the rows of {path} have no {wanted!r}, only {', '.join(names)}."
-                    f"{did_you_mean(wanted, names)}"
+                    f"{self.name}(fields=...): the rows of {path} have no {wanted!r}, only {', '.join(found.names)}."
+                    f"{did_you_mean(wanted, found.names)}"
                 )
-        if known is not None:
-            return known
-        return [*names, *([self.include_path] if self.include_path else [])]
+        types = {**dict(zip(found.names, found.types, strict=True)), self.include_path: pa.large_string()}
+        names = known or [*found.names, *([self.include_path] if self.include_path else [])]
+        return pa.schema([(name, types.get(name, pa.null())) for name in names])
 
-    def _first_file(self) -> tuple[str, list[str] | None]:
+    def _first_file(self) -> tuple[str, pa.Schema | None]:
         """The first file and its columns, where its first bytes show them."""
         try:
             file = next(self._partitioning().files())

@@ -233,7 +233,10 @@ class TakeRows(ScratchStage[FileGroup, DocumentBatch]):
         self._decision: pa.Table | None = None
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return available if available is None or self.repeat_field is None else available | {self.repeat_field}
+        return available if available is None else available | set(self.adds_columns())
+
+    def adds_columns(self) -> list[str]:
+        return [] if self.repeat_field is None else [self.repeat_field]
 
     def process(self, task: FileGroup) -> Iterator[Drop | DocumentBatch]:
         batch = load_task(task.data[0])

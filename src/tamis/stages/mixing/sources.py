@@ -49,15 +49,25 @@ class ReadSources(CompositeStage[EmptyTask, DocumentBatch]):
         reading = {source: stages[1] for source, stages in pairs.items()}
         return [SourceSplits(listings), ReadSource(reading, self.source_field).with_(name=self.name)]  # type: ignore[arg-type]  # a reader is a listing and a reading stage
 
-    def columns(self) -> list[str] | None:
+    def schema(self) -> pa.Schema | None:
         """The columns that every source has, as far as their first files show."""
-        known: list[str] | None = None
+        known: dict[str, pa.DataType] | None = None
         for reader in self.readers.values():
-            found = reader.columns()
-            if found is None:
+            schema = reader.schema()
+            if schema is None:
                 return None
-            known = found if known is None else [name for name in known if name in found]
-        return [*(known or ()), self.source_field]
+            found = dict(zip(schema.names, schema.types, strict=True))
+            if self.source_field in found:
+                raise PlanError(
+                    f"{self.name}: the rows of {reader.file_paths} have a column {self.source_field!r} of their own; "
+                    "give another source_field"
+                )
+            known = (
+                found
+                if known is None
+                else {n: t if t == found[n] else pa.null() for n, t in known.items() if n in found}
+            )
+        return pa.schema([*(known or {}).items(), (self.source_field, pa.large_string())])
 
 
 @dataclass
@@ -76,6 +86,10 @@ class SourceSplits(SourceStage[EmptyTask, FileGroup]):
 
     releases_gil: ClassVar[bool] = True
     internal: ClassVar[bool] = True
+
+    def check_input(self) -> None:
+        for listing in self.listings.values():
+            listing.check_input()
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         yield from self.noting_input(self._tasks(scratch))

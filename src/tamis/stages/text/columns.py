@@ -151,24 +151,18 @@ class AddId(_ColumnStage):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.id_field]
 
-    def columns_after(self, available: Columns) -> Columns:
-        if available is None:
-            return None
-        self._refuse_existing(available)
-        return available | {self.id_field}
+    def adds_columns(self) -> list[str]:
+        return [] if self.overwrite else [self.id_field]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        self._refuse_existing(task.get_columns())
+        if self.id_field in task.get_columns() and not self.overwrite and not self.overwrite_columns:
+            raise ColumnError(
+                f"{self.name}: there is already a column {self.id_field!r}; choose another, or say overwrite=True"
+            )
         beginning = [part for part in (self.id_prefix, _place(task), "") if part is not None]
         rows = pc.cast(pa.array(np.arange(task.num_items)), pa.string())
         ids = pc.binary_join_element_wise("_".join(beginning), rows, "")
         return task.with_column(self.id_field, ids)
-
-    def _refuse_existing(self, names: frozenset[str] | list[str]) -> None:
-        if self.id_field in names and not self.overwrite:
-            raise ColumnError(
-                f"{self.name}: there is already a column {self.id_field!r}; choose another, or set overwrite=True"
-            )
 
 
 def _place(task: DocumentBatch) -> str:

@@ -25,7 +25,7 @@ class AddLanguage(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     Args:
         text_field: The column with the text. A null counts as an empty text.
-        language_field: The column for the code. If it is there already, it is replaced.
+        language_field: The column for the code.
         score_field: The column for how sure it is, 0 to 1, if that is wanted.
         script_field: The column for the ISO 15924 code of the script most characters belong to, if that is wanted.
         model_path: A fastText model (``.bin`` or ``.ftz``), such as ``lid.176.ftz``, instead of the built-in model.
@@ -63,6 +63,12 @@ class AddLanguage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         fields = (self.language_field, self.score_field, self.script_field)
         return ["data"], [field for field in fields if field is not None]
+
+    def adds_columns(self) -> list[str]:
+        return self.outputs()[1]
+
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         if self.model_path is not None:

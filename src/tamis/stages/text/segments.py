@@ -57,6 +57,12 @@ class DocumentSplitter(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field, self.segment_id_field]
 
+    def adds_columns(self) -> list[str]:
+        return [self.segment_id_field]
+
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
+
     def process(self, task: DocumentBatch) -> DocumentBatch:
         table = task.data
         texts = text_values(read_column(table, self.text_field, self.name), self.text_field, self.name)

@@ -52,6 +52,12 @@ class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
 
+    def adds_columns(self) -> list[str]:
+        return self.outputs()[1]
+
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
+
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         if not os.path.exists(self.model_identifier):
             self._load()  # once, so that the workers need not all download it
@@ -89,7 +95,7 @@ class TokenCount(TokenizingStage):
         cache_dir: Where what is downloaded is kept; the hub's own cache when not given.
         hf_token: For models of the hub that ask for one. It is written nowhere: not into recipes, not into reports.
         transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
-        count_field: The column that gets the number; one that is there is replaced.
+        count_field: The column that gets the number.
 
     >>> TokenCount("tokenizers/mine/tokenizer.json", count_field="length").outputs()[1]
     ['length']
@@ -123,7 +129,7 @@ class Tokenize(TokenizingStage):
         cache_dir: Where what is downloaded is kept; the hub's own cache when not given.
         hf_token: For models of the hub that ask for one. It is written nowhere: not into recipes, not into reports.
         transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
-        tokens_field: The column that gets the ids; one that is there is replaced.
+        tokens_field: The column that gets the ids.
         append_eos: Whether each text ends with the tokenizer's end-of-text token.
         eos_token: That token, where the tokenizer does not name it or another one is wanted.
 

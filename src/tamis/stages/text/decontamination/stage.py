@@ -106,6 +106,9 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
+
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self._index = load_index(self.benchmarks, self.n)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import dataclasses
+import math
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,13 @@ from numpy.typing import NDArray
 from tamis.arrays import numpy_array
 from tamis.stages.text.forms import TextOperation
 
-__all__ = ["DocumentFilter", "ScoreValue", "ThresholdFilter"]
+__all__ = ["NOT_NEGATIVE", "SHARE", "DocumentFilter", "ScoreValue", "ThresholdFilter"]
+
+SHARE = (0.0, 1.0)
+"""The range of a score that is a share of something."""
+
+NOT_NEGATIVE = (0.0, math.inf)
+"""The range of a score that is a count, or one count divided by another."""
 
 ScoreValue: TypeAlias = float | int | bool | str
 """What a document's score may be."""
@@ -51,6 +59,16 @@ class DocumentFilter(TextOperation):
         """Which of these scores to keep. A null is not kept."""
         raise NotImplementedError(f"{type(self).__name__} has no keep_scores()")
 
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot work, with a :class:`ValueError`. Called when a stage is made."""
+
+    def _require(self, parameter: str, allowed: tuple[float, float]) -> None:
+        """Refuse a parameter outside a range."""
+        value, (lowest, highest) = getattr(self, parameter), allowed
+        if not lowest <= value <= highest:
+            words = f"at least {lowest:g}" if math.isinf(highest) else f"between {lowest:g} and {highest:g}"
+            raise ValueError(f"{type(self).__name__}({parameter}={value}): must be {words}")
+
     def reason(self) -> str:
         """Why the filter drops a document, in a few words that are the same for each."""
         return f"rejected by {self.name}"
@@ -74,6 +92,9 @@ class DocumentFilter(TextOperation):
 class ThresholdFilter(DocumentFilter):
     """A filter that keeps the scores between two bounds, which it includes.
 
+    Attributes:
+        score_range: The lowest and the highest score there can be. Bounds outside are refused.
+
     >>> class Length(ThresholdFilter):
     ...     name = "length"
     ...     def bounds(self):
@@ -84,9 +105,22 @@ class ThresholdFilter(DocumentFilter):
     (True, 'length < 3')
     """
 
+    score_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+
     def bounds(self) -> tuple[float | None, float | None]:
         """The lowest and the highest score that are kept; ``None`` where there is no bound."""
         raise NotImplementedError(f"{type(self).__name__} has no bounds()")
+
+    def check_parameters(self) -> None:
+        low, high = self.bounds()
+        fields: list[str] = [f.name for f in dataclasses.fields(self)] if dataclasses.is_dataclass(self) else []
+        limits = [name for name in fields if name.startswith(("min_", "max_")) and getattr(self, name) in (low, high)]
+        for name in limits:
+            if getattr(self, name) is not None:
+                self._require(name, self.score_range)
+        if low is not None and high is not None and low > high:
+            given = ", ".join(f"{name}={getattr(self, name)}" for name in limits)
+            raise ValueError(f"{type(self).__name__}({given}): no score is at least {low} and at most {high}")
 
     def keep_document(self, score: Any) -> bool:
         low, high = self.bounds()

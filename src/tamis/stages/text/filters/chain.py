@@ -114,6 +114,11 @@ class Step:
         raise NotImplementedError
 
     @property
+    def needs_text(self) -> bool:
+        """Whether the column must hold text: a filter with a column form takes nothing else."""
+        return isinstance(self.operation, DocumentFilter) and self.operation.scores_columns
+
+    @property
     def criterion(self) -> Criterion | None:
         """The step as a criterion that the kernel can apply, together with others; ``None`` if it cannot."""
         return None
@@ -201,6 +206,10 @@ class ScoreKeepStep(Step):
 
 class KeepStep(Step):
     """Keeps rows by a score that they have already."""
+
+    @property
+    def needs_text(self) -> bool:
+        return False
 
     @property
     def releases_gil(self) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tamis.arrays import numpy_array
 from tamis.kernels import measures
-from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.base import SHARE, DocumentFilter
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 
 __all__ = [
@@ -49,6 +49,7 @@ class NonAlphaNumericFilter(MeasuredFilter):
 
     max_non_alpha_numeric_to_text_ratio: float = 0.25
     name = "alpha_numeric"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_non_alpha_numeric_to_text_ratio
@@ -77,6 +78,7 @@ class NumbersFilter(MeasuredFilter):
     max_number_to_text_ratio: float = 0.15
     any_script: bool = False
     name = "numbers_ratio"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_number_to_text_ratio
@@ -105,6 +107,7 @@ class WhiteSpaceFilter(MeasuredFilter):
 
     max_white_space_ratio: float = 0.25
     name = "white_space"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_white_space_ratio
@@ -131,6 +134,7 @@ class ParenthesesFilter(MeasuredFilter):
 
     max_parentheses_ratio: float = 0.1
     name = "parentheses_ratio"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_parentheses_ratio
@@ -160,6 +164,7 @@ class UrlsFilter(MeasuredFilter):
     max_url_to_text_ratio: float = 0.2
     url_regex: re.Pattern[str] | str | None = None
     name = "urls_ratio"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_url_to_text_ratio

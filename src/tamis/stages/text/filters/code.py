@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError, did_you_mean
 from tamis.kernels import measures
-from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, SHARE, DocumentFilter, ThresholdFilter
 from tamis.stages.text.filters.code_extensions import rules_for
 from tamis.stages.text.filters.code_points import alphabetic, count_characters, letters, only
 from tamis.stages.text.filters.comments import LANGUAGES, UnreadableSource, comments_of, python_comments
@@ -64,6 +64,7 @@ class PythonCommentToCodeFilter(ThresholdFilter):
     min_comment_to_code_ratio: float = 0.01
     max_comment_to_code_ratio: float = 0.85
     name = "python_comment_ratio"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_comment_to_code_ratio, self.max_comment_to_code_ratio
@@ -97,6 +98,7 @@ class GeneralCommentToCodeFilter(ThresholdFilter):
     min_comment_to_code_ratio: float = 0.01
     max_comment_to_code_ratio: float = 0.85
     name = "comment_ratio"
+    score_range = SHARE
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:
@@ -148,7 +150,7 @@ class NumberOfLinesOfCodeFilter(MeasuredFilter):
 class TokenizerFertilityFilter(ThresholdFilter):
     """Drop files that a tokenizer cuts into very short pieces: data, keys, minified programs.
 
-    Score: characters / tokens; -1.0 if there is no token. Needs ``pip install "tamis[code]"``.
+    Score: characters / tokens; -1.0 if there is no token. Needs ``pip install -e '.[code]'``.
 
     Args:
         path_to_tokenizer: A SentencePiece model file.
@@ -162,6 +164,7 @@ class TokenizerFertilityFilter(ThresholdFilter):
     path_to_tokenizer: str | None = None
     min_char_to_token_ratio: float = 2.5
     name = "tokenizer_fertility"
+    score_range = NOT_NEGATIVE
 
     def __post_init__(self) -> None:
         if self.path_to_tokenizer is None:
@@ -247,6 +250,7 @@ class AlphaFilter(MeasuredFilter):
 
     min_alpha_ratio: float = 0.25
     name = "alpha_filter"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_alpha_ratio, None
@@ -265,7 +269,7 @@ class HTMLBoilerplateFilter(ThresholdFilter):
 
     Score: the characters a reader would see (no tags, no scripts, no style sheets) / all characters; 0.0 if there are
     fewer than ``min_lang_content_num_chars`` of them, or if it cannot be read as HTML. Needs
-    ``pip install "tamis[code]"``.
+    ``pip install -e '.[code]'``.
 
     Args:
         min_lang_content_ratio: The lowest share that is kept, 0 to 1.
@@ -279,6 +283,7 @@ class HTMLBoilerplateFilter(ThresholdFilter):
     min_lang_content_ratio: float = 0.2
     min_lang_content_num_chars: int = 100
     name = "html_boilerplate"
+    score_range = SHARE
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("bs4") is None:
@@ -286,6 +291,10 @@ class HTMLBoilerplateFilter(ThresholdFilter):
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_lang_content_ratio, None
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        self._require("min_lang_content_num_chars", NOT_NEGATIVE)
 
     def score_document(self, text: str) -> float:
         visible = _visible_characters(text)

@@ -18,7 +18,7 @@ from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.utf8 import WHITE_SPACE
 from tamis.models.fasttext import check_model_file, load_fasttext
 from tamis.models.language import matches_language
-from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.base import SHARE, DocumentFilter
 from tamis.stages.text.forms import well_formed
 
 __all__ = ["FastTextLangId", "FastTextQualityFilter"]
@@ -75,6 +75,9 @@ class FastTextLangId(_FastTextFilter):
     min_langid_score: float = 0.3
     lang: str | None = None
     name = "lang_id"
+
+    def check_parameters(self) -> None:
+        self._require("min_langid_score", SHARE)
 
     def score_document(self, text: str) -> str:
         return str(self.score_column(pa.chunked_array([[well_formed(text)]], pa.string()))[0].as_py())

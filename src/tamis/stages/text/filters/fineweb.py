@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tamis.kernels import measures, unicode_properties
 from tamis.kernels.heuristics import SENTENCE_ENDS, ranges_in
+from tamis.stages.text.filters.base import NOT_NEGATIVE, SHARE
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.filters.words import WordFilter
 from tamis.stages.text.words import get_sentences
@@ -37,6 +38,7 @@ class LinePunctuationFilter(MeasuredFilter):
 
     min_line_punctuation_ratio: float = 0.12
     name = "line_punctuation"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_line_punctuation_ratio, None
@@ -68,9 +70,14 @@ class ShortLinesFilter(MeasuredFilter):
     max_short_lines_ratio: float = 0.67
     short_line_length: int = measures.SHORT_LINE_CHARACTERS
     name = "short_lines"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_short_lines_ratio
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        self._require("short_line_length", NOT_NEGATIVE)
 
     def score_document(self, text: str) -> float:
         found = get_sentences(text)
@@ -98,6 +105,7 @@ class DuplicateLineCharactersFilter(MeasuredFilter):
 
     max_duplicate_line_characters_ratio: float = 0.01
     name = "duplicate_line_characters"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_duplicate_line_characters_ratio

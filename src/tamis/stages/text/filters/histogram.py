@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tamis.arrays import numpy_array
 from tamis.errors import DataError, did_you_mean
 from tamis.kernels.utf8 import WHITE_SPACE, CharacterSet, character_counts, measure
-from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.base import SHARE, DocumentFilter
 
 __all__ = ["HistogramFilter"]
 
@@ -60,6 +60,9 @@ class HistogramFilter(DocumentFilter):
     def __post_init__(self) -> None:
         if not self.lang or os.path.basename(self.lang) != self.lang or self.lang in (".", ".."):
             raise ValueError(f"HistogramFilter(lang={self.lang!r}): give the code of a language, such as 'en'")
+
+    def check_parameters(self) -> None:
+        self._require("threshold", SHARE)
 
     def model_check_or_download(self) -> None:
         """Download the histograms, unless they are there already."""

@@ -13,7 +13,7 @@ from tamis.errors import did_you_mean
 from tamis.kernels.scripts import SCRIPT_NAMES, WRITING_SYSTEMS, script_of, script_shares
 from tamis.models.fasttext import check_model_file
 from tamis.models.language import MAX_BYTES, built_in_languages, load_language_model, matches_language
-from tamis.stages.text.filters.base import ThresholdFilter
+from tamis.stages.text.filters.base import SHARE, ThresholdFilter
 from tamis.stages.text.forms import well_formed
 
 __all__ = ["LanguageFilter", "ScriptFilter"]
@@ -112,6 +112,7 @@ class ScriptFilter(ThresholdFilter):
     scripts: list[str]
     min_share: float = 0.5
     name = "script"
+    score_range = SHARE
 
     def __post_init__(self) -> None:
         _check_codes(self.scripts, "ScriptFilter", "scripts", "['Latn']")

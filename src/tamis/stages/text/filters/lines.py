@@ -17,7 +17,7 @@ from tamis.arrays import numpy_array
 from tamis.kernels import measures
 from tamis.kernels.heuristics import BULLETS, ELLIPSES, LOREM_IPSUM, POLICIES
 from tamis.kernels.utf8 import WHITE_SPACE
-from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.base import SHARE, DocumentFilter
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.words import get_sentences
 
@@ -48,6 +48,7 @@ class BulletsFilter(MeasuredFilter):
 
     max_bullet_lines_ratio: float = 0.9
     name = "bullet_ratio"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_bullet_lines_ratio
@@ -76,6 +77,7 @@ class PunctuationFilter(MeasuredFilter):
 
     max_num_sentences_without_endmark_ratio: float = 0.85
     name = "punctuation"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_num_sentences_without_endmark_ratio
@@ -104,6 +106,7 @@ class EllipsisFilter(MeasuredFilter):
 
     max_num_lines_ending_with_ellipsis_ratio: float = 0.3
     name = "ellipsis"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_num_lines_ending_with_ellipsis_ratio
@@ -134,6 +137,7 @@ class BoilerPlateStringFilter(MeasuredFilter):
     remove_if_at_top_or_bottom: bool = True
     max_boilerplate_string_ratio: float = 0.4
     name = "boilerplate_string_ratio"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_boilerplate_string_ratio

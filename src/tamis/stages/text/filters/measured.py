@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels.heuristics import Check, run_checks
 from tamis.kernels.utf8 import Utf8
-from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, DocumentFilter, ThresholdFilter
 
 __all__ = ["Criterion", "Measured", "MeasuredFilter", "Ratio", "measure"]
 
@@ -44,6 +44,8 @@ class MeasuredFilter(ThresholdFilter):
 
     ``score_document`` is the definition. It also serves as long as the kernel is not compiled.
     """
+
+    score_range = NOT_NEGATIVE
 
     def ratio(self) -> Ratio | None:
         """How the score is made; ``None`` where the kernel cannot do what the parameters ask for."""

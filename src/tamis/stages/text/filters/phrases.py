@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels.heuristics import COMMON_WORDS, LOREM_IPSUM
 from tamis.kernels.utf8 import WHITE_SPACE
-from tamis.stages.text.filters.base import ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
 from tamis.stages.text.filters.words import WordCountFilter
 from tamis.stages.text.words import WITHOUT_SPACES, get_word_splitter
 
@@ -178,6 +178,7 @@ class SentenceCountFilter(ThresholdFilter):
     min_sentences: int = 3
     max_sentences: int | None = None
     name = "sentence_count"
+    score_range = NOT_NEGATIVE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_sentences, self.max_sentences
@@ -211,6 +212,7 @@ class StopWordsFilter(ThresholdFilter):
     min_stop_words: int = 2
     stop_words: list[str] = field(default_factory=lambda: sorted(COMMON_WORDS))
     name = "stop_words"
+    score_range = NOT_NEGATIVE
 
     def __post_init__(self) -> None:
         for word in self.stop_words:
@@ -238,6 +240,7 @@ class StopWordsFilter(ThresholdFilter):
 class _SymbolFilter(ThresholdFilter):
     """Drops text with too many of some symbols for its words."""
 
+    score_range = NOT_NEGATIVE
     _symbols: ClassVar[str]
     max_symbols_per_word: float
     lang: str

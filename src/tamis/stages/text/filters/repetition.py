@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tamis.kernels import measures
+from tamis.stages.text.filters.base import SHARE
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.filters.words import WordFilter
 from tamis.stages.text.words import get_ngrams, get_paragraphs, get_sentences
@@ -40,6 +41,7 @@ class RepeatedLinesFilter(MeasuredFilter):
 
     max_repeated_line_fraction: float = 0.7
     name = "repeated_lines"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.max_repeated_line_fraction, None
@@ -67,6 +69,7 @@ class RepeatedParagraphsFilter(MeasuredFilter):
 
     max_repeated_paragraphs_ratio: float = 0.7
     name = "repeated_paragraphs"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.max_repeated_paragraphs_ratio, None
@@ -94,6 +97,7 @@ class RepeatedLinesByCharFilter(MeasuredFilter):
 
     max_repeated_lines_char_ratio: float = 0.8
     name = "repeated_lines_char"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.max_repeated_lines_char_ratio, None
@@ -121,6 +125,7 @@ class RepeatedParagraphsByCharFilter(MeasuredFilter):
 
     max_repeated_paragraphs_char_ratio: float = 0.8
     name = "repeated_paragraphs_char"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.max_repeated_paragraphs_char_ratio, None
@@ -151,6 +156,7 @@ class RepeatingTopNGramsFilter(WordFilter):
     n: int = 2
     max_repeating_ngram_ratio: float = 0.2
     lang: str = "en"
+    score_range = SHARE
 
     def __post_init__(self) -> None:
         _check_n(self.n, type(self).__name__)
@@ -191,6 +197,7 @@ class RepeatingDuplicateNGramsFilter(WordFilter):
     n: int = 2
     max_repeating_duplicate_ngram_ratio: float = 0.2
     lang: str = "en"
+    score_range = SHARE
 
     def __post_init__(self) -> None:
         _check_n(self.n, type(self).__name__)

@@ -46,7 +46,18 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         return ["data"], list(needed)
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [step.writes for step in self._steps if step.writes is not None]
+        return ["data"], self.adds_columns()
+
+    def adds_columns(self) -> list[str]:
+        return [step.writes for step in self._steps if step.writes is not None]
+
+    def text_columns(self) -> list[str]:
+        made: set[str | None] = set()
+        found = []
+        for step in self._steps:
+            found += [step.reads] if step.needs_text and step.reads not in made else []
+            made.add(step.writes)
+        return found
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         self._call_hooks("model_check_or_download")
@@ -206,6 +217,8 @@ def _operations(given: Any, argument: str) -> list[FilterOrFunction]:
         raise ValueError(f"{argument}: the list is empty")
     for operation in operations:
         check_operation(operation, DocumentFilter, argument)
+        if isinstance(operation, DocumentFilter):
+            operation.check_parameters()
     return operations
 
 

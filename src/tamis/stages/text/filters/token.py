@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.models.tokenizers import load_tokenizer
-from tamis.stages.text.filters.base import ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
 from tamis.stages.text.forms import well_formed
 
 __all__ = ["TokenCountFilter"]
@@ -52,6 +52,7 @@ class TokenCountFilter(ThresholdFilter):
     max_tokens: float = math.inf
     transformers_init_kwargs: dict[str, Any] | None = None
     name = "token_count"
+    score_range = NOT_NEGATIVE
 
     def __post_init__(self) -> None:
         if (self.tokenizer is None) == (self.hf_model_name is None):

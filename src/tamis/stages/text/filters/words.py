@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tamis.kernels import measures, unicode_properties
 from tamis.kernels.heuristics import COMMON_WORDS, ELLIPSES, ranges_in
+from tamis.stages.text.filters.base import SHARE
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.words import get_word_splitter
 
@@ -165,6 +166,7 @@ class SymbolsToWordsFilter(WordFilter):
     max_symbol_to_word_ratio: float = 0.1
     lang: str = "en"
     name = "symbol_to_word"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return None, self.max_symbol_to_word_ratio
@@ -226,6 +228,7 @@ class WordsWithoutAlphabetsFilter(WordFilter):
     min_words_with_alphabets: float = 0.8
     lang: str = "en"
     name = "words_without_alphabets"
+    score_range = SHARE
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_words_with_alphabets, None

@@ -183,13 +183,23 @@ class CleanLines(ProcessingStage[DocumentBatch, DocumentBatch]):
     def __post_init__(self) -> None:
         if not isinstance(self.modifier, LineModifier):
             raise TypeError(f"CleanLines(modifier=...): takes a LineModifier, not {self.modifier!r}")
+        if self.max_removed_words_ratio is not None and not 0 <= self.max_removed_words_ratio <= 1:
+            raise ValueError(
+                f"CleanLines(max_removed_words_ratio={self.max_removed_words_ratio}): must be between 0 and 1"
+            )
         self.name = self.modifier.name
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field, *([self.removed_words_field] if self.removed_words_field else [])]
+        return ["data"], [self.text_field, *self.adds_columns()]
+
+    def adds_columns(self) -> list[str]:
+        return [self.removed_words_field] if self.removed_words_field else []
+
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         before = read_column(task.data, self.text_field, self.name)

@@ -78,6 +78,23 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         written = [name for step in self._steps for name in (step.writes, step.counts_field) if name is not None]
         return ["data"], list(dict.fromkeys(written))
 
+    def adds_columns(self) -> list[str]:
+        added: list[str] = []
+        changed: set[str] = set()  # by an earlier step, so that changing it again is meant
+        for step in self._steps:
+            added += [step.writes] if step.writes not in {*step.reads, *changed} else []
+            added += [step.counts_field] if step.counts_field is not None else []
+            changed |= {step.writes} if step.writes in step.reads else set()
+        return added
+
+    def text_columns(self) -> list[str]:
+        made: set[str] = set()
+        found = []
+        for step in self._steps:
+            found += step.reads if step.needs_text and not made & set(step.reads) else []
+            made.add(step.writes)
+        return found
+
     def process(self, task: DocumentBatch) -> DocumentBatch:
         table = task.data
         for step in self._steps:
@@ -96,6 +113,11 @@ class _Step:
     @property
     def releases_gil(self) -> bool:
         return isinstance(self.modifier, DocumentModifier) and self.modifier.vectorised and len(self.reads) == 1
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether the column must hold text: a modifier with a column form takes nothing else."""
+        return isinstance(self.modifier, DocumentModifier) and self.modifier.modifies_columns and len(self.reads) == 1
 
     @property
     def counts_field(self) -> str | None:

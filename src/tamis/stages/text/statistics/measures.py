@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.kernels import measures
+from tamis.stages.text.filters.base import SHARE
 from tamis.stages.text.filters.characters import (
     NonAlphaNumericFilter,
     NumbersFilter,
@@ -180,11 +181,10 @@ def bin_of(values: NDArray[np.float64], is_share: bool) -> NDArray[np.int64]:
 
 
 def is_share(one: MeasuredFilter) -> bool:
-    """Whether a filter's scores are from 0 to 1, as far as that of a single word among newlines tells.
+    """Whether a filter's scores are from 0 to 1.
 
     >>> from tamis.stages.text.filters import MeanWordLengthFilter, NewlinesToWordsFilter, UrlsFilter
     >>> is_share(UrlsFilter()), is_share(MeanWordLengthFilter()), is_share(NewlinesToWordsFilter())
     (True, False, False)
     """
-    ratio = one.ratio()
-    return ratio is not None and ratio.denominator is not None and float(one.score_document("\n\nword")) <= 1
+    return one.score_range == SHARE

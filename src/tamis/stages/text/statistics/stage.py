@@ -105,6 +105,9 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
+
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return frozenset(("part", "data", "max_hashes", "max_sample"))
 

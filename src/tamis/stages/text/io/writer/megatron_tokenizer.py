@@ -124,6 +124,9 @@ class MegatronWriterStage(FileSink[DocumentBatch]):
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.writer.text_field]
 
+    def text_columns(self) -> list[str]:
+        return [self.writer.text_field]
+
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         if not os.path.exists(self.writer.model_identifier):
             self._load()  # once, so that the workers need not all download it

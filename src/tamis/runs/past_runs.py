@@ -1,0 +1,146 @@
+"""The runs below a directory: what became of each, and how to free the space they take."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tamis.runs.stats import DONE, DONE_WITH_FAILURES
+
+__all__ = ["KILLED", "RUNNING", "PastRun", "find_runs"]
+
+RUNNING: Final = "running"
+"""The state of a run whose process is still there."""
+
+KILLED: Final = "killed"
+"""The state of a run whose process ended without writing a summary."""
+
+_MARK: Final = "run.lock"
+_SIGNS: Final = ("run.json", "ledger", _MARK)
+_QUIET_S: Final = 24 * 3600
+"""After how long without a change a run on another machine is taken to have been killed."""
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """One run directory.
+
+    Args:
+        path: The directory.
+        state: As in :class:`tamis.runs.stats.RunSummary`; :data:`RUNNING` or :data:`KILLED` if there is no summary.
+        started: When, as ISO 8601 in UTC; empty when not known.
+        rows: Rows written; ``None`` when not known.
+        nbytes: What the directory takes on disk, in bytes.
+        scratch_bytes: How much of that is data between stages, which only a running run needs.
+        changed: When something in the directory last changed, in seconds since 1970.
+    """
+
+    path: str
+    state: str
+    started: str
+    rows: int | None
+    nbytes: int
+    scratch_bytes: int
+    changed: float
+
+    def remove_scratch(self) -> int:
+        """Remove the data between stages; returns how many bytes that frees. Nothing is removed from a running run."""
+        if _state(self.path)[0] in (RUNNING, DONE, DONE_WITH_FAILURES):
+            return 0
+        shutil.rmtree(os.path.join(self.path, "scratch"), ignore_errors=True)
+        return self.scratch_bytes
+
+    def remove(self) -> int:
+        """Remove the whole directory, unless the run is running; returns how many bytes that frees."""
+        if _state(self.path)[0] == RUNNING:
+            return 0
+        shutil.rmtree(self.path)
+        return self.nbytes
+
+
+def find_runs(parent: str) -> list[PastRun]:
+    """The runs directly below a directory, the newest last.
+
+    >>> find_runs("no-such-directory")
+    []
+    """
+    try:
+        names = [entry.name for entry in os.scandir(parent) if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    paths = [os.path.join(parent, name) for name in names]
+    found = [_past_run(path) for path in paths if any(os.path.lexists(os.path.join(path, sign)) for sign in _SIGNS)]
+    return sorted(found, key=lambda run: (run.started, run.path))
+
+
+def _past_run(path: str) -> PastRun:
+    state, started, rows = _state(path)
+    sizes = list(_files(path))
+    scratch = os.path.join(path, "scratch") + os.sep
+    changed = max((mtime for _, _, mtime in sizes), default=os.path.getmtime(path))
+    return PastRun(
+        path,
+        state,
+        started or _moment(os.path.getmtime(path)),
+        rows,
+        sum(size for _, size, _ in sizes),
+        sum(size for name, size, _ in sizes if name.startswith(scratch)),
+        changed,
+    )
+
+
+def _state(path: str) -> tuple[str, str, int | None]:
+    """State, start and written rows of a run."""
+    mark = _read(os.path.join(path, _MARK))
+    if mark and _is_running(path, mark):
+        return RUNNING, str(mark.get("since", "")), None
+    summary = _read(os.path.join(path, "run.json"))
+    if not summary:
+        return KILLED, str(mark.get("since", "")), None
+    rows = summary.get("output_rows")
+    return str(summary.get("state", "")), str(summary.get("started", "")), rows if isinstance(rows, int) else None
+
+
+def _is_running(path: str, mark: dict[str, Any]) -> bool:
+    if mark.get("host") != socket.gethostname() or not isinstance(mark.get("pid"), int) or os.name == "nt":
+        return time.time() - max((mtime for _, _, mtime in _files(path)), default=0.0) < _QUIET_S
+    try:
+        os.kill(mark["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
+
+
+def _read(path: str) -> dict[str, Any]:
+    """The mapping in a JSON file; empty if there is none."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _files(directory: str) -> Iterator[tuple[str, int, float]]:
+    """Path, size and time of the last change of every file below a directory."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:  # the run removed it just now
+                continue
+            yield path, status.st_size, status.st_mtime
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
