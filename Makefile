@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pure-Python benchmarks of a test run are not worth more than the machine has.
 JOBS ?= 2
 
-.PHONY: quickstart test check lint format bench clean
+.PHONY: quickstart test check lint format bench wheel clean
 
 quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, write a report.
 	@$(BIN)/tamis quickstart
@@ -30,6 +30,11 @@ format: $(VENV)/.dev  ## Put the code into shape.
 
 bench: $(VENV)/.dev  ## Measure: side by side with a limit or a peer, one run, ratios.
 	@for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+wheel: $(VENV)/.dev  ## Build a wheel with compiled kernels, and check that a package index takes it.
+	@$(PIP) build hatchling auditwheel twine check-wheel-contents
+	@$(BIN)/python -m pytest tests/kernels/test_wheel.py
+	@$(BIN)/python -m build --wheel
 
 clean:  ## Remove what the other commands made.
 	rm -rf $(VENV) tamis-quickstart .tamis
