@@ -250,8 +250,8 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         for wanted in self.fields or ():
             if wanted not in names:
                 raise ColumnError(
-                    f"{self.name}(fields=...): the rows of {path} have no {wanted!r}, only {', '.join(names)}."
-                    f"{did_you_mean(wanted, names)}"
+                    f"{self.name}(fields=...): the rows of {redacted(path)} have no {wanted!r}, only "
+                    f"{', '.join(names)}.{did_you_mean(wanted, names)}"
                 )
         if known is not None:
             return known
