@@ -309,7 +309,7 @@ def test_what_is_appended_gets_the_schema_of_the_whole() -> None:
         {"n": 0.5, "text": "x"},
         {"n": 1.0, "text": None},
     ]
-    assert "1 files were written again, so that all have one schema" in result.summary.notes[0]
+    assert "1 file was written again, so that all have one schema" in result.summary.notes[0]
 
 
 def test_numbers_that_a_float_cannot_hold_are_not_rounded() -> None:

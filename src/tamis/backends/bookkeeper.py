@@ -13,7 +13,7 @@ from typing import Any
 from tamis.backends.contracts import FailurePolicy, Journal, Watcher
 from tamis.backends.payload import Envelope, decode_payload, release_payload
 from tamis.backends.runner import Failure, Outcome, quarantine_file
-from tamis.errors import StageError, TamisError, WorkerDiedError
+from tamis.errors import StageError, TamisError, WorkerDiedError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.runs.set_aside import DATA, SetAsideTask
 from tamis.runs.stats import StageStats
@@ -217,7 +217,7 @@ def source_files(envelope: Envelope) -> list[str]:
     if envelope.nbytes > 2**20 or not isinstance(envelope.payload, FileGroup | bytes):
         return []
     task = decode_payload(envelope.payload)
-    return [str(path) for path in task.data] if isinstance(task, FileGroup) else []
+    return [redacted(str(path)) for path in task.data] if isinstance(task, FileGroup) else []
 
 
 def _shown_files(files: list[str]) -> str:

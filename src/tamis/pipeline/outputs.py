@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,12 +23,14 @@ from tamis.tasks.base import digest
 
 __all__ = ["Outputs"]
 
+_LOG = logging.getLogger("tamis")
+
 
 class Outputs:
     """The output directories of a run. As a context manager it gives them up again, however the run ends.
 
     Args:
-        plan: The plan, whose writers are told the id of the run.
+        plan: The plan. Its writers get the id of the run.
         directory: The run directory.
         initial: Tasks that the run starts with.
         started: When it started, as ISO 8601 in UTC.
@@ -52,7 +55,10 @@ class Outputs:
 
     def _release(self) -> None:
         for directory in self._directories:
-            directory.release()
+            try:
+                directory.release()
+            except Exception:  # noqa: BLE001 - a store may raise anything, and it must not hide how the run ended
+                _LOG.warning("%s could not be released", redacted(directory.path), exc_info=True)
 
     def check(self, finished: Publish) -> None:
         """Refuse a finished file whose schema does not fit the other files of its output."""
@@ -74,8 +80,9 @@ class Outputs:
                 resized(rewritten, grown)
                 count += 1
             if count:
+                files = "1 file was" if count == 1 else f"{count} files were"
                 messages.append(
-                    f"{redacted(directory.path)}: {count} files were written again, so that all have one schema. "
+                    f"{redacted(directory.path)}: {files} written again, so that all have one schema. "
                     "Types that are declared where the data is read, for instance JsonlReader(types={...}), avoid that"
                 )
             messages += directory.finish(self._input(), self._published)

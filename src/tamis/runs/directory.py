@@ -38,7 +38,7 @@ from tamis.tasks.storage import check_trusted, read_task
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """A task at the end of the pipeline that a worker has set down in the run directory."""
+    """A task at the end of the pipeline that a worker has written to the run directory."""
 
     path: str
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import DataError, PlanError
-from tamis.stages.io import ParquetReader, ParquetReaderStage
+from tamis.pipeline import Pipeline
+from tamis.stages.io import ParquetReader, ParquetReaderStage, ParquetWriter
 from tamis.tasks import FileGroup, FileSlice
 
 TABLE = pa.table({"text": [f"row {i}" for i in range(1000)], "n": range(1000)})
@@ -177,3 +180,25 @@ def test_text_that_is_no_utf8_is_refused_or_set_aside(tmp_path: Path, read: Any)
     result = read(ParquetReader(str(tmp_path), on_error="quarantine"))
     assert result.rows == [{"text": "fine"}]
     assert [bad.problem.startswith("row group 1 of 2 rows") for bad in result.bad] == [True]
+
+
+def test_a_file_with_one_large_row_group_gets_a_note(tmp_path: Path) -> None:
+    rows = [{"text": f"{i}" * 50} for i in range(5000)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", compression="none")
+    pipeline = Pipeline("p", stages=[ParquetReader(tmp_path, blocksize="16KiB")])
+    note = (
+        r"note: ParquetReader: .*a.parquet is .* KiB large and has only 1 row group. A row group is read by one worker"
+    )
+    assert re.search(note, str(pipeline.plan()))
+    assert "note:" not in str(Pipeline("p", stages=[ParquetReader(tmp_path)]).plan())
+
+
+def test_structs_without_fields_come_back(tmp_path: Path, write: Any, read: Any) -> None:
+    kinds = {"meta": pa.struct([]), "list": pa.large_list(pa.struct([])), "in": pa.struct([("deep", pa.struct([]))])}
+    rows = [{"meta": {}, "list": [{}, None], "in": {"deep": {}}}, {"meta": None, "list": [], "in": None}]
+    table = pa.Table.from_pylist(rows, schema=pa.schema(kinds))
+    write(ParquetWriter(tmp_path / "out"), [table])
+    result = read(ParquetReader(tmp_path / "out"))
+    assert result.table.schema.equals(table.schema)
+    assert result.rows == rows
+    assert pl.read_parquet(tmp_path / "out" / "part-000000.parquet").height == 2

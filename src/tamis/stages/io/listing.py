@@ -187,6 +187,13 @@ class Listing:
             there[os.path.splitext(entry.path)[1].lower() or "no ending"] += 1
             if there.total() >= 1000:
                 break
+        if not there and self.left_out:
+            counts = ", ".join(f"{n} {reason}" for reason, n in self.left_out.most_common(4))
+            return DataError(
+                f"no file{wanted} is in this directory, apart from what is left out: {counts}",
+                path=path,
+                hint="A pattern such as '**/_*' reads names that start with '_'.",
+            )
         if not there:
             return DataError(f"no file{wanted} is in this directory: it is empty", path=path)
         known = [_READERS[e] for e, _ in there.most_common() if e in _READERS]

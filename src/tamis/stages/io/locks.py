@@ -126,7 +126,15 @@ def _flock(path: str, holder: Holder) -> Lock | None:
     import fcntl
 
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        created = True
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            created = False
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:  # the earlier holder removed it just now
+                continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -135,6 +143,8 @@ def _flock(path: str, holder: Holder) -> Lock | None:
             raise _held(path, found) from None
         except OSError as e:
             os.close(file)
+            if created:
+                os.unlink(path)
             if e.errno in _NO_FLOCK:
                 return None
             raise
@@ -142,7 +152,7 @@ def _flock(path: str, holder: Holder) -> Lock | None:
             os.ftruncate(file, 0)
             os.pwrite(file, holder.encode(), 0)
             return FileLock(path, file)
-        os.close(file)  # the earlier holder removed it just now
+        os.close(file)  # it was removed between opening and locking it
 
 
 def _is_file_at(file: int, path: str) -> bool:
@@ -155,7 +165,10 @@ def _is_file_at(file: int, path: str) -> bool:
 def _held(path: str, holder: Holder | None) -> PlanError:
     directory = redacted(parent(path))
     if holder is None:
-        return PlanError(f"{directory}: another run has just started to write there. Choose another directory")
+        return PlanError(
+            f"{directory}: another run has just started to write there. Choose another directory. If none does, remove "
+            f"{redacted(path)}"
+        )
     return PlanError(
         f"{directory}: another run writes there: process {holder.pid} on {holder.host} since {holder.since}, run "
         f"directory {holder.run_dir}. Wait until it is done, or choose another directory"

@@ -1,4 +1,4 @@
-"""The files that Megatron-LM trains on: token ids in ``.bin``, and where each sequence lies in ``.idx``.
+"""The files that Megatron-LM trains on: token ids in ``.bin``, and the place of each sequence in ``.idx``.
 
 An index is, little-endian: the magic ``MMIDIDX`` and two zero bytes, the version (uint64, 1), a code for the type of
 the ids (uint8), the number of sequences (uint64) and of document bounds (uint64), the length of each sequence in tokens
@@ -49,7 +49,7 @@ def token_type(vocab_size: int) -> np.dtype[Any]:
 
 
 def write_index(sink: BinaryIO, lengths: NDArray[np.int64], kind: np.dtype[Any]) -> None:
-    """Write the index of sequences that lie one behind the other, each of them a document.
+    """Write the index of sequences that follow one another, each of them a document.
 
     Args:
         sink: The file.
@@ -75,7 +75,7 @@ class MegatronPair:
         prefix: Their path without the ending.
         lengths: The length of each sequence, in tokens.
         pointers: The first byte of each sequence.
-        documents: The number of the first sequence of each document, and at last the number of sequences.
+        documents: The number of the first sequence of each document, followed by the number of sequences.
         tokens: All ids, mapped from the file.
     """
 
@@ -87,25 +87,25 @@ class MegatronPair:
 
     @classmethod
     def open(cls, prefix: str) -> MegatronPair:
-        """Open a pair on a local disk; an error if the files do not fit each other."""
+        """Open a pair on a local disk; an error if the two files do not match."""
         path = f"{prefix}.idx"
         with open(path, "rb") as file:  # noqa: PTH123 - plain open is enough
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size or not head.startswith(_MAGIC):
-                raise DataError("it is no index of Megatron's", path=path)
+                raise DataError("this is not an index of Megatron-LM", path=path)
             _, version, code, sequences, bounds = _HEAD.unpack(head)
             if version != _VERSION or code not in _TYPES:
-                raise DataError(f"version {version} with type {code} is not known", path=path)
+                raise DataError(f"version {version} with type {code} is not supported", path=path)
             body = file.read()
         if len(body) != 12 * sequences + 8 * bounds:
-            raise DataError(f"it is {_HEAD.size + len(body)} bytes long, which does not fit what it says", path=path)
+            raise DataError(f"its {_HEAD.size + len(body)} bytes do not fit the counts in its header", path=path)
         lengths = np.frombuffer(body, "<i4", sequences)
         pointers = np.frombuffer(body, "<i8", sequences, 4 * sequences)
         documents = np.frombuffer(body, "<i8", bounds, 12 * sequences)
         kind = np.dtype(_TYPES[code]).newbyteorder("<")
         size = os.path.getsize(f"{prefix}.bin")
         if size != int(lengths.sum(dtype=np.int64)) * kind.itemsize:
-            raise DataError(f"it is {size} bytes long, which does not fit {path}", path=f"{prefix}.bin")
+            raise DataError(f"its {size} bytes do not fit {path}", path=f"{prefix}.bin")
         tokens = np.memmap(f"{prefix}.bin", kind, mode="r") if size else np.zeros(0, kind)
         return cls(prefix, lengths, pointers, documents, tokens)
 
@@ -119,7 +119,7 @@ class MegatronPair:
 
 
 def merge_file_prefixes(prefixes: Sequence[str], output_prefix: str) -> MegatronPair:
-    """Put several pairs together into one, in the order given. The ids are copied as they are, in bounded memory.
+    """Join several pairs into one, in the order given. The ids are copied as they are, in bounded memory.
 
     Args:
         prefixes: Paths of the pairs, without the endings.
@@ -144,7 +144,7 @@ def merge_file_prefixes(prefixes: Sequence[str], output_prefix: str) -> Megatron
                     shutil.copyfileobj(file, sink, 2**20)
         with open(index, "wb") as sink:  # noqa: PTH123 - plain open is enough
             _write_index(sink, lengths, kinds.pop(), np.concatenate([*documents, before[-1:]]))
-        # The index last, and none of an earlier pair meanwhile: a pair without one is no pair.
+        # The index comes last, and that of an earlier pair is removed first: without an index there is no pair.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{output_prefix}.idx")
         os.replace(ids, f"{output_prefix}.bin")

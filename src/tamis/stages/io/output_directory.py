@@ -141,11 +141,12 @@ class OutputDirectory:
 
     def check(self, finished: Publish) -> None:
         """Note the schema of a finished file; an error if it does not fit the other files."""
-        if finished.schema is not None:
-            name = self._relative(finished.final)
-            for sink, schemas in zip(self._sinks, self._schemas, strict=True):
-                if len(self._sinks) == 1 or re.fullmatch(sink.destination.own_names(), name):
-                    schemas.add(finished.schema, finished.final)
+        if finished.schema is None:
+            return
+        for sink, schemas in zip(self._sinks, self._schemas, strict=True):
+            alone = len(self._sinks) == 1
+            if alone or re.fullmatch(sink.destination.own_names(), self._relative(finished.final)):
+                schemas.add(finished.schema, finished.final)
 
     def rewrites(self, published: Callable[[], Iterable[str]]) -> Iterator[tuple[Publish, int]]:
         """Files whose schema differs from that of the whole output, written anew under temporary names.
@@ -161,7 +162,7 @@ class OutputDirectory:
             if isinstance(sink.encoder, ParquetEncoder) and (schemas.differ or appends):
                 own = re.compile(sink.destination.own_names())
                 names = self._own_files() if appends else map(self._relative, published())
-                yield from self._rewritten(sink, sink.encoder, sorted(filter(own.fullmatch, names)))
+                yield from self._rewritten(sink, sink.encoder, sorted({n for n in names if own.fullmatch(n)}))
 
     def _rewritten(
         self, sink: FileSink[Any], encoder: ParquetEncoder, names: list[str]
@@ -298,14 +299,17 @@ class OutputDirectory:
         return join(self.path, *name.split("/"))
 
     def _relative(self, path: str) -> str:
-        return redacted(path).removeprefix(redacted(self.path)).lstrip("/" + os.sep).replace(os.sep, "/")
+        """The name of a file below the directory; empty for a file elsewhere."""
+        directory = redacted(self.path).replace(os.sep, "/").rstrip("/") + "/"
+        name = redacted(path).replace(os.sep, "/")
+        return name.removeprefix(directory) if name.startswith(directory) else ""
 
     def _own_files(self) -> Iterator[str]:
         """Finished files that have names of these writers."""
         return (n for n in self._shallow_files() if self._own.fullmatch(n) and not TEMPORARY.fullmatch(base_name(n)))
 
     def _shallow_files(self) -> Iterator[str]:
-        """Files in the directory and in its ``column=value`` directories, which is where writers put theirs."""
+        """Files in the directory and in its ``column=value`` directories, which is where writers put their files."""
         if not is_local(self.path):
             yield from (n for n in self._files() if n.count("/") <= 1)
             return

@@ -91,7 +91,7 @@ class ParquetReaderStage(TableReaderStage):
         shared = [name for name in self.fields or schema.names if name in first.names]
         if not shared:
             raise DataError(
-                f"another schema: its columns are {', '.join(schema.names)}, those of {self.first_file} are "
+                f"another schema: its columns are {', '.join(schema.names)}, those of {redacted(self.first_file)} are "
                 f"{', '.join(first.names)}",
                 path=path,
                 hint='Read it separately, or on_error="quarantine" sets it aside and goes on.',
@@ -102,7 +102,7 @@ class ParquetReaderStage(TableReaderStage):
                 pa.unify_schemas([pa.schema([there]), pa.schema([here])], promote_options="permissive")
             except pa.ArrowException:
                 raise DataError(
-                    f"another schema: column {name!r} is {here.type}, but {there.type} in {self.first_file}",
+                    f"another schema: column {name!r} is {here.type}, but {there.type} in {redacted(self.first_file)}",
                     path=path,
                     hint='Convert it, or on_error="quarantine" sets the file aside and goes on.',
                 ) from None
@@ -156,7 +156,7 @@ class ParquetReaderStage(TableReaderStage):
         for column in table.columns if table.nbytes > self.max_row_bytes else ():
             is_bytes = any(f(column.type) for f in _BYTES)
             if is_bytes and (pc.max(pc.binary_length(column)).as_py() or 0) > self.max_row_bytes:
-                return self.set_aside(too_long(f"a row of row group {group}", self.max_row_bytes, path))
+                return self.set_aside(too_long(f"longest row of row group {group}", self.max_row_bytes, path))
         return table
 
 
@@ -202,7 +202,7 @@ def _opened(
 
 
 def _owned(metadata: Any, file: FileSlice) -> list[int]:
-    """The row groups whose middle lies in the range: each belongs to exactly one range, whatever the cuts."""
+    """The row groups whose middle is in the range: each belongs to exactly one range, however the file is cut."""
     groups = range(metadata.num_row_groups)
     if file.is_whole:
         return list(groups)
@@ -219,7 +219,7 @@ def _owned(metadata: Any, file: FileSlice) -> list[int]:
 
 @dataclass
 class ParquetReader(Reader):
-    """Read Parquet files. Large ones are read in ranges by several workers, small ones are put together.
+    """Read Parquet files. Large ones are read in ranges by several workers, small ones are read into one batch.
 
     Args:
         file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.parquet"``, or any fsspec

@@ -255,8 +255,8 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         for wanted in self.fields or ():
             if wanted not in found.names:
                 raise ColumnError(
-                    f"{self.name}(fields=...): the rows of {path} have no {wanted!r}, only {', '.join(found.names)}."
-                    f"{did_you_mean(wanted, found.names)}"
+                    f"{self.name}(fields=...): the rows of {redacted(path)} have no {wanted!r}, only "
+                    f"{', '.join(found.names)}.{did_you_mean(wanted, found.names)}"
                 )
         types = {**dict(zip(found.names, found.types, strict=True)), self.include_path: pa.large_string()}
         names = known or [*found.names, *([self.include_path] if self.include_path else [])]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
 
-from tamis.errors import DataError, PlanError
+from tamis.errors import DataError, PlanError, redacted
 from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_choice
@@ -115,7 +115,7 @@ class DocumentDownloader:
         if not final.startswith(os.path.join(folder, "")):
             raise DataError(f"its file name leads out of {folder}", path=url)
         if os.path.exists(final) and os.path.getsize(final) > 0:
-            self._log("%s is there already: %s", url, final)
+            self._log("%s is there already: %s", redacted(url), final)
             return final
         make_directory(os.path.dirname(final))
         for attempt in range(self.retries + 1):
@@ -123,12 +123,12 @@ class DocumentDownloader:
                 problem, wait_s = self._attempt(url, temporary)
                 if problem is None:
                     os.replace(temporary, final)
-                    self._log("%s fetched: %s, %d bytes", url, final, os.path.getsize(final))
+                    self._log("%s fetched: %s, %d bytes", redacted(url), final, os.path.getsize(final))
                     return final
                 _remove(temporary)
             if attempt < self.retries:
                 wait_s = min(max(wait_s, self.backoff_s * 2**attempt), _LONGEST_WAIT_S)
-                _LOG.warning("%s: %s; trying again in %g s", url, problem, wait_s)
+                _LOG.warning("%s: %s; trying again in %g s", redacted(url), problem, wait_s)
                 time.sleep(wait_s)
         raise DataError(f"{problem} (tried {self.retries + 1} times)", path=url)
 

@@ -28,7 +28,7 @@ __all__ = ["MegatronTokenizerWriter"]
 
 @dataclass(repr=False)
 class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroup]):
-    """Tokenise documents and write a pair of files per task: ids in ``.bin``, where each document lies in ``.idx``.
+    """Tokenise documents and write a pair of files per task: ids in ``.bin``, their places in ``.idx``.
 
     Each document is one sequence. Ids are two bytes each if the vocabulary has at most 65,536, else four. No special
     tokens are added but the one at the end, if asked for. :func:`tamis.stages.io.megatron.merge_file_prefixes` puts
@@ -98,7 +98,7 @@ class PairDestination(Destination):
 
 @dataclass(frozen=True)
 class MegatronEncoder(Encoder):
-    """Token ids one after the other.
+    """Token ids, one after the other.
 
     Args:
         token_bytes: Bytes per id: 2 or 4.
