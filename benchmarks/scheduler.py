@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ class Tally:
     def __init__(self) -> None:
         self.outputs = 0
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
+    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
         pass
 
     def output(self, envelope: Envelope) -> None:
@@ -85,14 +85,15 @@ class Tally:
     def flush(self) -> None:
         pass
 
-    def forget(self, published: list[Publish]) -> None:
+    def discard(self, published: Iterable[Publish]) -> None:
         pass
 
 
 class Never:
-    """Nobody wants to stop."""
+    """Never asks to stop."""
 
     level = 0
+    announced = False
 
 
 def make_plan(tasks: int, stages: int) -> Plan:

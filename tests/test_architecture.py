@@ -100,3 +100,14 @@ def test_the_picture_names_every_package_at_the_top() -> None:
     picture = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     names = set(re.findall(r">(\w+)/</", picture))
     assert names == {p for p in packages() if "/" not in p}
+
+
+def test_the_walks_pass_modules_that_exist_and_none_twice() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page[page.index("## Three walks") : page.index("## Packages")]
+    walks = re.split(r"^\*\*.+\*\*$", section, flags=re.MULTILINE)[1:]
+    assert len(walks) == 3
+    for walk in walks:
+        modules = re.findall(r"`([\w/]+\.py)`", walk)
+        assert len(modules) == len(set(modules)) > 5
+        assert [m for m in modules if not (SOURCE / m).exists()] == []

@@ -83,7 +83,7 @@ class TestRunStage:
     def test_bad_rows_are_shown(self) -> None:
         run = run_stage(half_bad, [{"a": 1}])
         assert run == [{"a": 1}]
-        assert [(row["path"], row["problem"]) for row in run.quarantined] == [("a.jsonl", "no JSON")]
+        assert [(row["source"], row["problem"]) for row in run.quarantined] == [("a.jsonl", "no JSON")]
 
     def test_a_branch_gives_what_comes_out_of_it(self) -> None:
         stage = Route("n > 1", {"true": [shout], "false": []})

@@ -10,6 +10,7 @@ TamisError
 ├── StageError              a stage raised: says stage, task and cause
 │   ├── AllSetAsideError    every row of a run was set aside, none was processed
 │   └── WorkerDiedError     workers died repeatedly, and no task was finished
+├── PublishError            finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
 ├── MissingExtraError       an optional package is needed (also an ImportError)
@@ -31,6 +32,7 @@ __all__ = [
     "MissingExtraError",
     "NotInTamisError",
     "PlanError",
+    "PublishError",
     "RecipeError",
     "ResourceError",
     "RunInterrupted",
@@ -122,6 +124,10 @@ class AllSetAsideError(StageError):
 
 class WorkerDiedError(StageError):
     """Workers died repeatedly (out of memory, a crash in native code, ...), and no task was finished."""
+
+
+class PublishError(TamisError, OSError):
+    """Finished work cannot be recorded, or a finished file cannot get its final name: says which file."""
 
 
 class ClusterError(TamisError, RuntimeError):

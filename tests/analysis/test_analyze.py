@@ -77,7 +77,7 @@ def test_the_files_can_be_read(quickstart: Analysis) -> None:
     sample = pl.read_parquet(Path(quickstart.output, "sample.parquet"))
     scores = pl.read_parquet(Path(quickstart.output, "scores.parquet"))
     assert len(sample) == 3717
-    assert {"file", "row", "word_count", "language", "script", "excerpt"} <= set(sample.columns)
+    assert {"source", "position", "word_count", "language", "script", "excerpt"} <= set(sample.columns)
     assert Counter(scores.filter(measure="word_count")["kind"])["percentile"] == 9
     assert set(scores["kind"]) == {"percentile", "bin", "default", "proposed alone", "proposed together"}
     per_bin = scores.filter(kind="bin").group_by("measure").agg(pl.col("documents").sum())
@@ -85,9 +85,9 @@ def test_the_files_can_be_read(quickstart: Analysis) -> None:
 
 
 def test_documents_know_where_they_are(quickstart: Analysis) -> None:
-    row = quickstart.sample.filter(pl.col("file").str.ends_with("docs-mixed.jsonl")).row(0, named=True)
-    lines = Path(row["file"]).read_text(encoding="utf-8").splitlines()
-    assert json.loads(lines[row["row"] - 1])["text"].startswith(row["excerpt"])
+    row = quickstart.sample.filter(pl.col("source").str.ends_with("docs-mixed.jsonl")).row(0, named=True)
+    line = Path(row["source"]).read_bytes()[row["position"] :].partition(b"\n")[0]
+    assert json.loads(line)["text"].startswith(row["excerpt"])
 
 
 def test_one_worker_or_two(quickstart: Analysis, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def page_of(analysis: Analysis) -> str:
 
 def test_the_page_shows_the_data_set(quickstart: Analysis) -> None:
     page = Page(page_of(quickstart))
-    for shown in ("3,717", "50 to 100,000", "Cyrillic (Cyrl)", "docs-mixed.jsonl, row ", "All 3,717 documents"):
+    for shown in ("3,717", "50 to 100,000", "Cyrillic (Cyrl)", "docs-mixed.jsonl:", "All 3,717 documents"):
         assert shown in page.text
     assert page.tags.count("svg") == len(quickstart.filters) + 2
 
@@ -155,7 +155,7 @@ def test_a_sample_is_spread_over_the_input(tmp_path: Path, monkeypatch: pytest.M
     assert one.coverage.splits_read < one.coverage.splits
     assert 140 < one.documents < 260
     assert 1400 < one.documents_in_all < 1800
-    assert one.sample["file"].n_unique() >= 5
+    assert one.sample["source"].n_unique() >= 5
     assert "A sample of" in page_of(one)
     assert_frame_equal(one.sample, found[1].sample)
 
@@ -185,7 +185,7 @@ def test_only_some_filters(tmp_path: Path) -> None:
 def test_without_the_language_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycld2", None)
     found = look_at(write_jsonl(tmp_path / "a.jsonl", [{"text": "a b"}]), tmp_path / "out")
-    assert "Not identified: language identification needs the package" in page_of(found)
+    assert "Languages were not identified: language identification needs the package" in page_of(found)
     assert found.shares("script") == [("Latn", 1)]
 
 
@@ -207,7 +207,7 @@ def test_what_cannot_work_is_said(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="one of sample, fraction and everything"):
         look_at(path, tmp_path / "out", text_field="content", sample=1, fraction=0.5)
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(DataError, match=r"empty.jsonl: there are no documents in it"):
+    with pytest.raises(DataError, match=r"empty.jsonl: it contains no documents"):
         look_at(str(tmp_path / "empty.jsonl"), tmp_path / "out")
     with pytest.raises(PlanError, match=r"which is to be read\. Choose another directory"):
         look_at(str(tmp_path), tmp_path / "out")

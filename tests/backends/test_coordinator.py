@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -40,9 +41,11 @@ class World:
     failure: float = 0.0
     expansion: float = 1.0
     batch: int = 1
+    most_in_flight: int = 1
     started: Counter[str] = field(default_factory=Counter)
     stop_after: int | None = None
     level: int = 0
+    announced: bool = False
 
     def plan(self) -> Plan:
         """Group 0 is the source; every later one hangs behind one or more earlier ones."""
@@ -58,6 +61,11 @@ class World:
             stage: Any = Numbers(self.tasks if i == 0 else 5) if i == 0 or i in barriers else Nothing()
             vertices.append(Vertex(i, stage, f"v{i}", edges, inputs[i]))
         ordered = {i for i in range(1, n) if i not in barriers and self.batch > 1 and self.rng.random() < 0.5}
+        waiting = {
+            i: self.rng.randint(1, self.most_in_flight)
+            for i in range(1, n)
+            if self.most_in_flight > 1 and i not in barriers and self.rng.random() < 0.5
+        }
         groups = [
             Group(
                 index=i,
@@ -70,6 +78,8 @@ class World:
                 releases_gil=True,
                 batch_size=self.batch if i in ordered else 1,
                 ordered=i in ordered,
+                is_async=i in waiting,
+                in_flight=waiting.get(i, 1),
             )
             for i in range(n)
         ]
@@ -106,12 +116,14 @@ class World:
         for envelope in batch:
             self.started[f"{group}/{envelope.task_id}"] += 1
         seconds = self.rng.expovariate(10.0) * (10 if self.rng.random() < 0.05 else 1)
+        fetch_s, hand_over_s = (self.rng.expovariate(20.0) for _ in range(2))
         if self.rng.random() < self.death:
-            return Work(seconds, None)
+            return Work(seconds, None, fetch_s)
         if self.rng.random() < self.failure:
             return Work(seconds, Outcome(failure=Failure(f"v{group}", "boom")))
         published = [Publish(f"tmp-{group}-{batch[0].task_id}", f"{group}/{batch[0].task_id}", 1, 1)]
-        return Work(seconds, Outcome(outputs=self.children(group, batch), published=published, seconds=seconds))
+        outcome = Outcome(outputs=self.children(group, batch), published=published, seconds=seconds)
+        return Work(seconds, outcome, fetch_s, hand_over_s)
 
 
 class Books:
@@ -122,7 +134,7 @@ class Books:
         self.outputs: list[tuple[tuple[int, ...], str]] = []
         self.batches: list[tuple[str, ...]] = []
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
+    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
         self.done.update((stage, t) for t in task_ids)
         self.batches.append((stage, *task_ids))
 
@@ -132,7 +144,7 @@ class Books:
     def flush(self) -> None:
         pass
 
-    def forget(self, published: list[Publish]) -> None:
+    def discard(self, published: Iterable[Publish]) -> None:
         pass
 
 
@@ -156,10 +168,13 @@ class Accountant:
 def carry_out(world: World, retries: int = 1000) -> tuple[Books, Accountant, bool]:
     plan = world.plan()
     books, accountant = Books(), Accountant()
-    pool = Pool(frozenset(g.index for g in plan.groups if not g.is_source), world.workers)
+    waiting = {g.index: g.in_flight for g in plan.groups if g.is_async}
+    others = frozenset(g.index for g in plan.groups if not g.is_source and not g.is_async)
+    pools = [Pool(frozenset({g}), 2, reserved_cpus=0.0, in_flight=count) for g, count in waiting.items()]
+    pools += [Pool(others, world.workers)] if others else []
     limits = Limits(world.workers, world.budget, retries=retries, death_retries=retries)
-    substrate = SimulatedSubstrate(world, start_s=0.2, message_s=0.3 * (world.tasks % 2))
-    registry = WorkerRegistry(substrate, [pool], {"": world.workers})
+    substrate = SimulatedSubstrate(world, 0.2, message_s=0.3 * (world.tasks % 2), in_flight=waiting)
+    registry = WorkerRegistry(substrate, pools, {"": world.workers})
     coordinator = Coordinator(plan, substrate, registry, books, limits, stop=world, watcher=accountant)
     accountant.coordinator = coordinator
     done = coordinator.run()
@@ -200,10 +215,13 @@ shapes = st.tuples(st.integers(2, 9), st.integers(0, 40), st.integers(1, 12))
 
 
 @settings(max_examples=800, deadline=None)
-@given(seeds, shapes, st.sampled_from([0.0, 0.05, 0.3]), st.sampled_from([0.0, 0.1]))
-def test_no_task_is_lost_or_done_twice(seed: int, shape: tuple[int, int, int], death: float, failure: float) -> None:
+@given(seeds, shapes, st.sampled_from([0.0, 0.05, 0.3]), st.sampled_from([0.0, 0.1]), st.sampled_from([1, 6]))
+def test_no_task_is_lost_or_done_twice(
+    seed: int, shape: tuple[int, int, int], death: float, failure: float, most_in_flight: int
+) -> None:
     def world() -> World:
-        return World(random.Random(seed), *shape, budget=8 * MIB, death=death, failure=failure)
+        faults = {"death": death, "failure": failure}
+        return World(random.Random(seed), *shape, budget=8 * MIB, most_in_flight=most_in_flight, **faults)
 
     books, _, done = carry_out(world())
     must_be_done, outputs = expected(world())
@@ -299,6 +317,61 @@ def test_a_worker_is_not_blamed_for_tasks_it_had_not_begun() -> None:
     books, _, done = carry_out(world, retries=1)
     assert done
     assert books.done == expected(World(random.Random(1), 2, 40, 2, budget=64 * MIB))[0]
+
+
+@dataclass
+class Chain(World):
+    """A source and one group, whose assignments all take the same time."""
+
+    seconds: float = 1.0
+    fetch_s: float = 0.0
+    hand_over_s: float = 0.0
+    in_flight: int = 1
+    timeout_s: float | None = None
+
+    def plan(self) -> Plan:
+        plan = super().plan()
+        waits = {"is_async": self.in_flight > 1, "in_flight": self.in_flight}
+        plan.groups[1] = replace(plan.groups[1], timeout_s=self.timeout_s, **waits)
+        return plan
+
+    def work(self, group: int, batch: list[Envelope]) -> Work:
+        outcome = Outcome(outputs=self.children(group, batch), seconds=self.seconds)
+        return Work(self.seconds, outcome, self.fetch_s, self.hand_over_s)
+
+    def run_on_one_worker(self) -> SimulatedSubstrate:
+        plan = self.plan()
+        substrate = SimulatedSubstrate(self, in_flight={1: self.in_flight})
+        pool = Pool(frozenset({1}), 1, reserved_cpus=0.0, in_flight=self.in_flight)
+        registry = WorkerRegistry(substrate, [pool], {"": 1})
+        limits = Limits(1, self.budget, death_retries=2)
+        assert Coordinator(plan, substrate, registry, Books(), limits, stop=self, quarantine="").run()
+        return substrate
+
+
+def test_a_worker_has_as_many_calls_in_flight_as_its_stage_allows() -> None:
+    clock = Chain(random.Random(0), 2, 1000, 1, 10_000 * MIB, in_flight=100).run_on_one_worker().now()
+    assert 10.0 <= clock < 11.5, "1,000 calls of one second, 100 at a time"
+
+
+def test_input_is_fetched_and_results_are_handed_over_while_a_worker_computes() -> None:
+    world = Chain(random.Random(0), 2, 50, 1, 1000 * MIB, seconds=1.0, fetch_s=0.8, hand_over_s=0.8)
+    assert world.run_on_one_worker().now() < 50 * 1.0 + 5.0, "one after the other it would take 130 seconds"
+
+
+def test_of_many_calls_in_flight_only_the_overdue_one_counts_as_failed() -> None:
+    """Its worker is ended; the others are tried again as if nothing had happened, in whatever order they come."""
+
+    class OneHangs(Chain):
+        def work(self, group: int, batch: list[Envelope]) -> Work:
+            self.started[batch[0].task_id] += 1
+            hangs = batch[0].order == (7,) and self.started[batch[0].task_id] <= 2
+            work = super().work(group, batch)
+            return replace(work, seconds=1e6) if hangs else work
+
+    world = OneHangs(random.Random(0), 2, 30, 1, 1000 * MIB, in_flight=10, timeout_s=5.0)
+    world.run_on_one_worker()
+    assert len(world.started) == 30
 
 
 def test_short_tasks_are_given_out_in_portions_and_nobody_waits_meanwhile() -> None:

@@ -31,7 +31,6 @@ from tamis.plan import Group, Plan
 from tamis.runs.directory import RunDirectory
 from tamis.stages.base import ProcessingStage, WorkerMetadata
 from tamis.tasks import DocumentBatch
-from tamis.tasks.storage import read_task
 
 
 class Box:
@@ -188,10 +187,12 @@ def run_one(stage: ProcessingStage[Any, Any], tmp_path: Path, **settings: Any) -
 
 
 def test_the_data_of_a_task_that_cannot_travel_is_kept(tmp_path: Path) -> None:
-    run_one(HoldsALock(), tmp_path, keep_failed=True)
-    (record,) = RunDirectory(str(tmp_path / "run")).quarantined(10)
-    assert "cannot be sent between processes" in record["problem"]
-    assert read_task(str(tmp_path / "run" / "quarantine" / record["data"])).data["n"].to_pylist() == [1]
+    with pytest.raises(StageError, match="the only task was set aside"):
+        run_one(HoldsALock(), tmp_path, keep_failed=True)
+    (aside,) = RunDirectory(str(tmp_path / "run")).tasks_set_aside()
+    assert "cannot be sent between processes" in aside.message
+    assert (aside.stage, aside.first_stage, aside.rows, aside.attempts) == ("HoldsALock", "HoldsALock", 1, 1)
+    assert aside.read().data["n"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize("keep_failed", [True, False])

@@ -70,7 +70,7 @@ def test_what_a_repetition_publishes_is_thrown_away() -> None:
     run, model = lost_run(CHAIN, tasks=12, lose_at_s=12.0)
     assert_done_once(run, CHAIN, 12)
     twice = {f"{group}/{task}" for (group, task), times in model.begun.items() if times > 1 and group < 4}
-    assert set(run.books.forgotten) == twice
+    assert set(run.books.discarded) == twice
 
 
 def test_a_batch_is_repeated_as_it_was() -> None:
@@ -151,7 +151,7 @@ def envelope(name: str, maker: Maker | None = None, payload: object = GONE) -> E
 
 
 def test_tasks_without_a_maker_cannot_be_made_again() -> None:
-    with pytest.raises(StageError, match="nothing is known that it could be made of again"):
+    with pytest.raises(StageError, match="it is not known what it was made of"):
         Recovery(lambda maker: None).restore(envelope("a"), lambda: None)
 
 
@@ -176,5 +176,5 @@ def test_stages_that_make_something_else_are_told_of() -> None:
     recovery = Recovery(lambda maker: None)
     maker = Maker(0, [envelope("source", payload=b"")])
     recovery.restore(envelope("x", maker), lambda: None)
-    with pytest.raises(StageError, match="they must give the same for the same task"):
+    with pytest.raises(StageError, match="a stage must make the same output from the same task"):
         recovery.done(maker.batch, Outcome(outputs=[envelope("y")]))

@@ -40,7 +40,7 @@ class Silent:
     def kill_worker(self, worker: int, why: str) -> None:
         raise AssertionError("not asked for")
 
-    def set_down(self, payload: object, path: str) -> None:
+    def save_task(self, payload: object, path: str) -> None:
         raise AssertionError("not asked for")
 
     def close(self, *, at_once: bool) -> None:
@@ -91,7 +91,7 @@ def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, even
                     registry.ready(worker)
         elif what < 0.5 and busy:
             worker = rng.choice(busy)
-            registry.take(worker, worker.tickets[0], 0.0)
+            registry.take(worker, rng.choice(list(worker.tickets)), 0.0)
         elif what < 0.5 + 0.2 * losses:
             registry.lose(rng.choice(workers).index)
         elif what < 0.5 + 0.4 * losses:

@@ -87,6 +87,10 @@ def refused(statement: str) -> str:
         ("from nemo_curator.tasks import FileGroupTask as X", tamis.tasks.FileGroup),
         ("from nemo_curator.tasks.file_group import FileGroupTask as X", tamis.tasks.FileGroup),
         ("from nemo_curator.tasks import EmptyTask as X", tamis.tasks.EmptyTask),
+        ("from nemo_curator.tasks import ImageObject as X", tamis.tasks.ImageObject),
+        ("from nemo_curator.tasks.image import ImageBatch as X", tamis.tasks.ImageBatch),
+        ("from nemo_curator.tasks.video import VideoTask as X", tamis.tasks.VideoTask),
+        ("from nemo_curator.tasks.audio_task import AudioTask as X", tamis.tasks.AudioTask),
         ("from nemo_curator.tasks import _EmptyTask as X", tamis.tasks.EmptyTask),
         ("from nemo_curator.backends.base import WorkerMetadata as X", tamis.stages.base.WorkerMetadata),
         ("from nemo_curator.backends.base import NodeInfo as X", tamis.stages.base.NodeInfo),
@@ -151,13 +155,13 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.tasks import DocumentBach", ["nemo_curator.tasks.DocumentBach", "'DocumentBatch'?"]),
         ("import nemo_curator.stages.bas", ["nemo_curator.stages.bas is not in tamis", "'base'?"]),
         ("from nemo_curator.stages.text.filters import Tee", ["from tamis.stages.flow import Tee"]),
-        ("from nemo_curator.tasks import Nonsense", ["nemo_curator.tasks has DocumentBatch, ", "tamis stages"]),
+        ("from nemo_curator.tasks import Nonsense", ["nemo_curator.tasks has AudioBatch, ", "tamis stages"]),
         ("import nemo_curator.nonsense.more", ["nemo_curator.nonsense is not in tamis"]),
         (
             "from nemo_curator.stages.deduplication.exact.workflow import ExactDeduplicationWorkflow",
             ["ExactDeduplicationWorkflow", "tamis.stages.deduplication.exact.ExactDeduplication"],
         ),
-        ("from nemo_curator.tasks import ImageBatch", ["ImageBatch", "images"]),
+        ("from nemo_curator.tasks.interleaved import InterleavedBatch", ["interleaved", "tamis.tasks.ImageBatch"]),
         ("from nemo_curator.stages.video.io.video_reader import VideoReader", ["nemo_curator.stages.video", "video"]),
         (
             "from nemo_curator.stages.text.download import CommonCrawlDownloadExtractStage",
@@ -166,7 +170,8 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.datasets import DocumentDataset", ["Dask"]),
         ("from nemo_curator.filters import WordCountFilter", ["Dask"]),
         ("import nemo_curator.modifiers", ["Dask"]),
-        ("from nemo_curator.pipeline.workflow import WorkflowBase", ["workflow", "tamis.pipeline.Pipeline"]),
+        ("from nemo_curator.backends.slurm_array import find_slurm_array_retries", ["SlurmRayClient"]),
+        ("from nemo_curator.models.client.llm_client import GenerationConfig", ["language model"]),
         ("from nemo_curator.stages.math.download import Anything", ["mathematical"]),
     ],
 )
@@ -250,13 +255,13 @@ def test_a_script_runs_unchanged_with_workers_in_other_processes(tmp_path: Path)
                 from nemo_curator.tasks import DocumentBatch as Batch  # found in the worker, too
 
                 assert isinstance(self, ProcessingStage) and resources.Resources(gpus=1).requires_gpu
-                rows = [{"text": t + suffix(), "pid": os.getpid()} for t in task.data["text"].to_pylist()]
+                rows = [{"text": t + suffix(), "pid": os.getpid()} for t in task.data["text"]]
                 return Batch(data=rows, dataset_name=task.dataset_name)
 
         batches = [DocumentBatch(data=[{"text": t}], dataset_name="d") for t in "abc"]
         executor = LocalExecutor(substrate="processes", workers=2)
         result = Pipeline(name="p", stages=[Mark()]).run(executor, initial_tasks=batches, progress="off")
-        rows = [row for task in result for row in task.data.to_pylist()]
+        rows = [row for task in result for row in task.to_pyarrow().to_pylist()]
         print(sys.argv[1:], [row["text"] for row in rows], os.getpid() in {row["pid"] for row in rows})
     """
     folder = tmp_path / "scripts"

@@ -41,7 +41,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def texts(results: Any) -> list[list[str]]:
-    return [task.data["text"].to_pylist() for task in results]
+    return [task.to_pyarrow()["text"].to_pylist() for task in results]
 
 
 def test_basic_usage(run: Run) -> None:
@@ -61,7 +61,7 @@ def test_stages_declare_what_they_need(run: Run) -> None:
 def test_batch_size_is_how_many_tasks_come_at_once(run: Run) -> None:
     made = run("batch_size.py")
     assert made["word_count_stage"].batch_size == 128
-    rows = [row for task in made["results"] for row in task.data.to_pylist()]
+    rows = [row for task in made["results"] for row in task.to_pyarrow().to_pylist()]
     assert [(row["words"], row["at_once"]) for row in rows] == [(2, 3), (4, 3), (6, 3)]
 
 

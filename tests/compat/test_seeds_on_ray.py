@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from ray_faults import small_cluster
 
 from tamis import compat
+from tamis.backends.ray_actor_pool import RayActorPoolExecutor
+from tamis.backends.ray_data import RayDataExecutor
+from tamis.compat.batch import DocumentBatch
+from tamis.compat.pipeline import Pipeline
+from tamis.stages.base import ProcessingStage
+from tamis.tasks import Task
 
 SEEDS = Path(__file__).parent / "seeds"
 
@@ -32,4 +42,34 @@ def test_executors_on_ray(
         results = runpy.run_path(str(SEEDS / script), run_name="__main__")["results"]
     finally:
         compat.deactivate()
-    assert [task.data["text"].to_pylist() for task in results] == expected
+    assert [task.to_pyarrow()["text"].to_pylist() for task in results] == expected
+
+
+class Shorten(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Changes and filters the frame of a batch, as scripts do."""
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        task.data["words"] = task.data["text"].str.split().str.len()
+        task.data = task.data[task.data["words"] > 1]
+        return task
+
+
+@dataclass
+class Vectors(Task[list[np.ndarray[Any, Any]]]):
+    """A task type of a script's own."""
+
+
+class Embed(ProcessingStage[DocumentBatch, Vectors]):
+    def process(self, task: DocumentBatch) -> Vectors:
+        return Vectors([np.full(3, len(text)) for text in task.data["text"]], task.dataset_name)
+
+
+@pytest.mark.parametrize("executor", [RayActorPoolExecutor, RayDataExecutor])
+def test_frames_and_task_types_of_a_script_on_ray(tmp_path: Path, executor: Any) -> None:
+    tasks = [DocumentBatch(data=pd.DataFrame({"text": ["a", "a b", "a b c"]}), dataset_name="d")]
+    pipeline = Pipeline("p", stages=[Shorten(), Embed().with_(num_workers=1)])
+    result = pipeline.run(executor(), initial_tasks=tasks, progress="off", run_dir=str(tmp_path / "run"))
+    assert [[vector.tolist() for vector in task.data] for task in result] == [[[3, 3, 3], [5, 5, 5]]]
+    assert result.drops().select(["source", "position", "reason"]).to_pylist() == [
+        {"source": "task 000000", "position": 0, "reason": "dropped by Shorten"}
+    ]

@@ -22,10 +22,10 @@ from tamis.backends.local import LocalExecutor
 from tamis.backends.streaming import StreamingExecutor
 from tamis.errors import StageError
 from tamis.pipeline import Pipeline
+from tamis.runs.directory import RunDirectory
 from tamis.stages.base import ProcessingStage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch
-from tamis.tasks.storage import read_task
 
 Stage = ProcessingStage[Any, Any]
 
@@ -103,19 +103,20 @@ def test_a_worker_that_dies_of_its_task_once_is_replaced(source: Path, tmp_path:
 def test_a_task_that_kills_every_worker_is_set_aside_and_the_rest_is_done(
     source: Path, tmp_path: Path, notes: Path
 ) -> None:
-    found = on_ray(source, tmp_path, Faulty("die", notes, always=True))
-    (record,) = (tmp_path / "ray" / "run" / "quarantine").glob("*.jsonl")
-    entry = json.loads(record.read_text())
-    assert entry["stage"] == "faulty"
-    assert "killed" in entry["problem"]
-    aside = read_task(str(record.with_name(entry["data"])))
-    assert isinstance(aside, DocumentBatch)
-    assert VICTIM in aside.data["n"].to_pylist()
+    """Also where it is the whole file that is set aside: the stage that ran is found, the number of rows is not."""
+    executor = StreamingExecutor()  # reads, kills and writes in one worker
+    found = run_on(executor, pipeline(Faulty("die", notes, always=True)), source, tmp_path / "ray")
+    (aside,) = RunDirectory(str(tmp_path / "ray" / "run")).tasks_set_aside()
+    assert (aside.stage, aside.first_stage, aside.rows) == ("faulty", "JsonlReader", None)
+    assert "killed" in aside.message
+    assert aside.read().data == aside.files
+    assert f'"n": {VICTIM}' in Path(aside.files[0]).read_text()
     expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(Faulty()), source, tmp_path / "local")
     assert len(expected.files) == 12
     assert found.files.items() < expected.files.items()
     assert len(found.files) == 11
-    assert next(s["quarantined"] for s in found.stats if s["name"] == "faulty") == 20
+    counts = next(s for s in found.stats if s["name"] == "faulty")
+    assert (counts["tasks_set_aside"], counts["tasks_uncounted"], counts["quarantined"]) == (1, 1, 0)
 
 
 def test_many_short_tasks_are_not_blamed_for_one_that_kills_its_worker(tmp_path: Path, notes: Path) -> None:
@@ -155,7 +156,7 @@ def test_an_error_while_reading_names_the_file(tmp_path: Path) -> None:
 
 def test_a_stage_that_hangs_once_is_ended_and_tried_again(source: Path, tmp_path: Path, notes: Path) -> None:
     found = on_ray(source, tmp_path, Faulty("hang", notes).with_(timeout_s=1.0))
-    assert retries(found, "faulty") == 1
+    assert retries(found, "faulty") >= 1  # on a busy machine others may take too long, too
     as_if_nothing_had_happened(found, source, tmp_path, Faulty())
 
 

@@ -17,13 +17,13 @@ from tamis.kernels import native
 PACKAGE = Path(tamis.__file__).parent
 
 TOY = """
-from numba import types
 from tamis.kernels.sources.toy_helper import answer
-
-SIGNATURE = types.int64(types.int64)
 
 def kernel(number):
     return number + answer()
+"""
+TOY_SIGNATURE = """
+SIGNATURES["toy"] = Signature(number=Number())
 """
 TOY_HELPER = """
 from tamis.kernels.sources.primitives import helper
@@ -42,6 +42,8 @@ def own_package(tmp_path: Path) -> Path:
     shutil.copy(PACKAGE / "__init__.py", root / "__init__.py")
     (root / "kernels" / "sources" / "toy.py").write_text(TOY, encoding="utf-8")
     (root / "kernels" / "sources" / "toy_helper.py").write_text(TOY_HELPER.format(answer=1), encoding="utf-8")
+    with (root / "kernels" / "signatures.py").open("a", encoding="utf-8") as signatures:
+        signatures.write(TOY_SIGNATURE)
     return tmp_path
 
 
@@ -73,7 +75,7 @@ def test_a_changed_helper_in_another_file_is_compiled_anew(own_package: Path) ->
 
 
 def test_what_comes_with_the_package_is_used_only_if_it_is_of_its_sources(own_package: Path) -> None:
-    where = python(own_package, "from tamis.kernels import native; print(native.packaged_file('toy'))")
+    where = python(own_package, "from tamis.kernels import cache; print(cache.packaged_file('toy'))")
     Path(where).parent.mkdir()
     assert python(own_package, USE_TOY) == "42"
     (compiled,) = (own_package / "cache").rglob("toy.o")
@@ -114,7 +116,7 @@ def test_a_kernel_that_cannot_be_compiled_is_done_without(own_package: Path) -> 
 
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF and no more", b"\0" * 5000])
 def test_a_damaged_file_in_the_cache_is_compiled_anew(own_package: Path, damage: bytes) -> None:
-    where = Path(python(own_package, "from tamis.kernels import native; print(native.cached_file('toy'))"))
+    where = Path(python(own_package, "from tamis.kernels import cache; print(cache.cached_file('toy'))"))
     where.write_bytes(damage)
     assert python(own_package, USE_TOY) == "42"
     assert python(own_package, USE_TOY, kernels="") == "42"
@@ -150,11 +152,11 @@ def test_every_kernel_is_named() -> None:
 def test_plain_definitions_serve_until_the_kernel_is_there(tmp_path: Path) -> None:
     code = """
         import pyarrow as pa
-        from tamis.kernels import native
+        from tamis.kernels import cache, native
         from tamis.stages.text.filters import RepeatingTopNGramsFilter, ScoreFilter, WordCountFilter
         from tamis.tasks import DocumentBatch
 
-        native.packaged_file = lambda name: native.Path("nowhere")  # as if it had not come with the package
+        cache.packaged_file = lambda name: cache.Path("nowhere")  # as if it had not come with the package
         texts = [f"word {n} " * n for n in range(60)]
         stage = ScoreFilter([WordCountFilter(30, 80), RepeatingTopNGramsFilter(2, 0.9)], score_field=["words", "top"])
 

@@ -203,7 +203,7 @@ def test_composites_in_branches_keep_their_folders_apart_and_their_names() -> No
 
 def test_the_plan_says_how_many_bytes_a_stage_takes_at_once() -> None:
     text = str(make_plan("p", [Make(), JsonlWriter("out", shard_bytes="64kB")]))
-    assert "up to 64,000 bytes at once" in text
+    assert "up to 62.5 KiB at once" in text
     assert str(2**31) not in text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,10 +158,10 @@ class Books:
     def __init__(self) -> None:
         self.done: Counter[tuple[str, str]] = Counter()
         self.published: Counter[str] = Counter()
-        self.forgotten: Counter[str] = Counter()
+        self.discarded: Counter[str] = Counter()
         self.outputs: Counter[str] = Counter()
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
+    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
         self.done.update((stage, t) for t in task_ids)
         self.published.update(p.final for p in published)
 
@@ -171,8 +171,8 @@ class Books:
     def flush(self) -> None:
         pass
 
-    def forget(self, published: list[Publish]) -> None:
-        self.forgotten.update(p.final for p in published)
+    def discard(self, published: Iterable[Publish]) -> None:
+        self.discarded.update(p.final for p in published)
 
 
 class Auditor:
@@ -212,6 +212,7 @@ class Run:
     retries: int = 1
     death_retries: int = 2
     level: int = 0
+    announced: bool = False
     books: Books = field(default_factory=Books)
     auditor: Auditor = field(default_factory=Auditor)
 

@@ -26,7 +26,7 @@ from tamis.stages.emit import BadRow, BadRows, Drop
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
 from tamis.stages.resources import Resources
-from tamis.tasks import DocumentBatch
+from tamis.tasks import DocumentBatch, FileGroup
 
 Stage = ProcessingStage[Any, Any]
 Builder = Callable[[Path, Path], Pipeline]
@@ -154,6 +154,13 @@ def _read(path: Path) -> JsonlReader:
     return JsonlReader(str(path), files_per_partition=1)
 
 
+@processing_stage(name="files-are-there")
+def files_are_there(task: FileGroup) -> FileGroup:
+    """Fails unless the files that a writer names have these names already."""
+    assert all(Path(path).exists() for path in task.data)
+    return task
+
+
 PIPELINES: dict[str, Builder] = {
     "map": lambda i, o: _pipeline("map", _read(i), Upper(), JsonlWriter(str(o))),
     "filter": lambda i, o: _pipeline("filter", _read(i), KeepEven(), JsonlWriter(str(o))),
@@ -174,6 +181,7 @@ PIPELINES: dict[str, Builder] = {
     ),
     "batches": lambda i, o: _pipeline("batches", _read(i), halves, Total(), JsonlWriter(str(o))),
     "failing-rows": lambda i, o: _pipeline("failing-rows", _read(i), SetAsideSevens(), JsonlWriter(str(o))),
+    "after-a-writer": lambda i, o: _pipeline("after-a-writer", _read(i), JsonlWriter(str(o)), files_are_there),
     "no-writer": lambda i, o: _pipeline("no-writer", _read(i), Upper(), halves),
 }
 """Without the one with a GPU, which the local executor refuses where there is none."""
@@ -238,8 +246,9 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def _drops(directory: Path) -> list[dict[str, Any]]:
-    tables = [(p.name, pq.read_table(p)) for p in sorted(directory.glob("*.parquet"))]
-    return [{"file": name, **row} for name, table in tables for row in table.to_pylist()]
+    """The rows of the drop ledger. Which of them share a file depends on when tasks were finished."""
+    rows = [row for path in directory.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    return sorted(rows, key=str)
 
 
 def _stats(result: RunResult) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Documents that are just kept, or just dropped."""
+"""Documents close to a threshold."""
 
 from __future__ import annotations
 
@@ -27,24 +27,12 @@ class Example:
     Args:
         score: Its score.
         excerpt: How it begins.
-        file: The file it is in; empty when not known.
-        row: Its number in the file, from 1; ``None`` when not known.
-        byte: Where in the file the part begins that ``row`` counts from.
+        name: The name of its row: the file, and the position there.
     """
 
     score: float
     excerpt: str
-    file: str
-    row: int | None
-    byte: int
-
-    @property
-    def place(self) -> str:
-        """Where it is, in words."""
-        if self.row is None:
-            return self.file
-        behind = f" from byte {self.byte}" if self.byte else ""
-        return f"{self.file}, row {self.row}{behind}"
+    name: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +76,6 @@ def _examples(analysis: Analysis, score: str, rows: NDArray[np.int64]) -> list[E
     """The first of these rows that are different."""
     some = analysis.sample[rows[:_CANDIDATES]].unique("excerpt", keep="first", maintain_order=True).head(EXAMPLES)
     return [
-        Example(row[score], row["excerpt"], row["file"] or "", row["row"], row["start"] or 0)
+        Example(row[score], row["excerpt"], f"{row['source']}:{row['position']}{row['part'] or ''}")
         for row in some.iter_rows(named=True)
     ]

@@ -77,7 +77,13 @@ START_S = 600.0
 
 def is_staffed(group: Group) -> bool:
     """Whether a group has workers of its own."""
-    wishes = (group.resources.requires_gpu, group.workers, group.runtime_env, group.timeout_s is not None)
+    wishes = (
+        group.resources.requires_gpu,
+        group.workers,
+        group.runtime_env,
+        group.timeout_s is not None,
+        group.is_async,
+    )
     return any(map(bool, wishes))
 
 
@@ -328,15 +334,14 @@ class Autoscaler:
             setup_s=self._setup_s.get(group.index, 0.0),
             min_workers=least,
             max_workers=most,
-            work_left=None if left is None else math.ceil(left / min(group.batch_size, max(1, left))),
+            work_left=None if left is None else math.ceil(left / min(group.batch_size or 1, max(1, left))),
         )
 
     def _service_s(self, coordinator: Coordinator, group: Group, now: float) -> float | None:
         measured = coordinator.timings[group.index].service.per_task
         if measured is not None:
-            return measured
-        busy = [now - w.since for w in self._registry.of_pool(self._registry.pool_for(group.index)) if w.tickets]
-        age = max(busy, default=0.0)
+            return measured / group.in_flight
+        age = max((w.busy_s(now) for w in self._registry.of_pool(self._registry.pool_for(group.index))), default=0.0)
         return age if age >= TELLING_AGE_S else None
 
     def _shared_cpu_s(self, coordinator: Coordinator, shares: list[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""What every executor is, and what it is given."""
+"""What every executor is, and what it receives."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tamis.backends.contracts import FailurePolicy
 from tamis.plan import Plan
-from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.directory import RunDirectory
+from tamis.runs.journal import RunJournal
 from tamis.runs.progress import Observer
 from tamis.runs.stats import StageStats
 from tamis.runs.stop import StopSignal
@@ -26,9 +28,10 @@ class Run:
         journal: Where finished work is recorded.
         observer: The progress display.
         stop: Whether the user wants to stop.
-        initial: Tasks for the first stage when it is no source.
-        keep_drops: Whether to note which rows were left out.
-        stats: Filled by the executor: what each stage did, there even if the run fails.
+        initial: Tasks for the first stage if it is not a source.
+        keep_drops: Whether to record which rows were dropped.
+        failures: What happens to tasks that have failed for good.
+        stats: The counts of each stage, filled by the executor, also if the run fails.
     """
 
     directory: RunDirectory
@@ -37,6 +40,7 @@ class Run:
     stop: StopSignal
     initial: Sequence[Task[Any]] = ()
     keep_drops: bool = True
+    failures: FailurePolicy = field(default_factory=FailurePolicy)
     stats: list[StageStats] = field(default_factory=list)
 
 
@@ -56,7 +60,7 @@ class Executor(Protocol):
         ...
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end (``False``: the user stopped it)."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         ...
 
     def describe(self) -> str:

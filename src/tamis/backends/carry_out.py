@@ -1,4 +1,4 @@
-"""What every executor with a coordinator does: run it, show how it gets on, and clean up behind it."""
+"""What every executor with a coordinator does: run it, show its progress, and stop the workers afterwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from tamis.runs.progress import NoProgress
 from tamis.stages.base import SourceStage
 
 
-def run_paths(run: Run) -> RunPaths:
-    """The directories of a run that workers write to."""
+def run_paths(run: Run, *, workers_sync: bool = False) -> RunPaths:
+    """The directories of a run that workers write to.
+
+    Args:
+        run: The run.
+        workers_sync: Whether workers force output files to disk: the driver may be on another machine.
+    """
     kept = run.directory
-    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "")
+    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "", workers_sync)
 
 
 def carry_out(
@@ -31,7 +36,7 @@ def carry_out(
     places: RunPaths,
     manager: Manager | None = None,
 ) -> bool:
-    """Carry out a plan on a substrate; return whether it came to its end."""
+    """Carry out a plan on a substrate. Returns ``False`` if the user stopped it before its end."""
     coordinator = Coordinator(
         plan,
         substrate,
@@ -44,23 +49,24 @@ def carry_out(
         stop=run.stop,
         watcher=run.observer,
         manager=manager,
+        failures=run.failures,
     )
-    run.stats = coordinator.stats
+    run.stats = coordinator.books.stats
     if not isinstance(run.observer, NoProgress):
         _measure_input(plan, coordinator, places.scratch)
     run.observer.start(coordinator.snapshot())
-    well = False
+    state = "failed"
     try:
         done = coordinator.run()
-        well = True
+        state = "done"
         return done
     finally:
-        substrate.close(at_once=not well)
-        run.observer.finish(coordinator.snapshot("done" if well else "failed"))
+        substrate.close(at_once=state == "failed")
+        run.observer.finish(coordinator.snapshot(state))
 
 
 def _measure_input(plan: Plan, coordinator: Coordinator, scratch: str) -> None:
-    """Find out in the background how much input there is, so that the display can say how far it is."""
+    """Measure the input in the background, so that the display can show which share of it is done."""
     stage = plan.vertices[0].stage
     if not isinstance(stage, SourceStage):
         return
@@ -69,6 +75,6 @@ def _measure_input(plan: Plan, coordinator: Coordinator, scratch: str) -> None:
         try:
             coordinator.total_weight = sum(task.weight for task in stage.splits(scratch))
         except (OSError, PlanError, ValueError):
-            return  # the run itself will say what is wrong with the input
+            return  # the run itself reports what is wrong with the input
 
     threading.Thread(target=measure, name="tamis-measure-input", daemon=True).start()

@@ -1,11 +1,13 @@
-"""What the coordinator asks of those around it: a journal, a stop signal, somebody who looks on."""
+"""The interfaces between the coordinator and its surroundings, and the limits of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tamis.backends.payload import Envelope
+from tamis.backends.runner import Failure
 from tamis.runs.stats import Snapshot
 from tamis.stages.emit import Publish
 
@@ -13,49 +15,82 @@ if TYPE_CHECKING:
     from tamis.backends.coordinator import Coordinator
     from tamis.backends.worker_registry import Worker
 
-__all__ = ["Journal", "Limits", "Manager", "Stop", "Watcher"]
+__all__ = ["FailurePolicy", "Journal", "Limits", "Manager", "Stop", "Watcher"]
+
+Action = Literal["raise", "set_aside"]
+
+
+@dataclass(frozen=True)
+class FailurePolicy:
+    """What happens to a task that has failed for good, after all its attempts.
+
+    ``"raise"`` ends the run with the cause. ``"set_aside"`` stores the task and the cause in the run's quarantine, and
+    the run goes on.
+
+    Args:
+        on_error: Where a stage raised.
+        on_death: Where the worker died, or was ended because a stage took longer than its ``timeout_s``.
+
+    >>> FailurePolicy().action(Failure("words", "KeyError: 'text'"))
+    'raise'
+    >>> FailurePolicy().action(Failure("words", "signal 11", died=True))
+    'set_aside'
+    """
+
+    on_error: Action = "raise"
+    on_death: Action = "set_aside"
+
+    def action(self, failure: Failure) -> Action:
+        """What to do about a failure."""
+        return self.on_death if failure.died else self.on_error
 
 
 class Journal(Protocol):
     """Where finished work is recorded and published."""
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
-        """An assignment is done and made these files."""
+    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
+        """Record finished tasks, the files they made and the rows they dropped."""
 
     def output(self, envelope: Envelope) -> None:
-        """A task has come to the end of the pipeline."""
+        """Record that a task has reached the end of the pipeline."""
 
     def flush(self) -> None:
-        """Make what was recorded durable, then publish its files."""
+        """Wait until everything recorded so far is durable and published."""
 
-    def forget(self, published: list[Publish]) -> None:
+    def discard(self, published: Iterable[Publish]) -> None:
         """Remove the files of an attempt that does not count."""
 
 
 class Stop(Protocol):
-    """Whether the user wants to stop: 0 no, 1 after what is in flight, 2 at once."""
+    """Whether the user wants to stop.
+
+    Attributes:
+        level: 0 no, 1 once the running tasks are finished, 2 at once.
+        announced: Whether the user has been told that the run is stopping.
+    """
 
     level: int
+    announced: bool
 
 
 class Watcher(Protocol):
-    """Somebody who looks on."""
+    """Receives progress updates."""
 
     def update(self, snapshot: Snapshot) -> None:
         """The state of the run, a few times a second."""
 
     def message(self, text: str) -> None:
-        """Something to tell the user."""
+        """A message for the user."""
 
 
 class Manager(Protocol):
-    """Somebody who decides how many workers there are."""
+    """Decides how many workers there are."""
 
     def tend(self, coordinator: Coordinator) -> None:
-        """Look at how the groups get on; hire workers and let others go. Called at every turn of the loop."""
+        """Start and stop workers, as the work of the groups requires. Called at every turn of the loop."""
 
     def up(self, worker: Worker) -> None:
-        """The process of a worker is there."""
+        """The process of a worker has started."""
 
     def ready(self, worker: Worker, seconds: float) -> None:
         """A worker is ready, after this many seconds."""
@@ -70,7 +105,7 @@ class Limits:
         budget_bytes: Memory for tasks between stages.
         retries: How often a task is tried again after its stage raised.
         death_retries: How often a task is tried again after its worker died.
-        least_cpus: Cores that a worker takes at least while it works.
+        least_cpus: The least number of cores that a busy worker counts for.
     """
 
     cpus: float

@@ -1,11 +1,11 @@
-"""The driver's side: one event loop that feeds, dispatches, retries, publishes and drains.
+"""The driver's side: one event loop that feeds, dispatches, retries and drains.
 
-It moves envelopes, never data, and knows nothing of threads, processes or clusters: those are substrates. What it
+It moves envelopes, never data, and knows nothing about threads, processes or clusters: those are substrates. What it
 guarantees, on any of them:
 
-- every task is worked on until it is done or set aside with its cause, and its files are published once;
-- tasks in memory between stages stay within the budget (a task that cannot fit runs alone);
-- the pipeline cannot lock up: the most downstream work that is ready is always let through when nothing else moves.
+- every task is processed until it is done or set aside with its cause, and its files are published once;
+- the memory of tasks between stages stays within the budget (a task that does not fit runs alone);
+- the pipeline cannot deadlock: when nothing else moves, the most downstream work that is ready is always let through.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tamis.backends.contracts import Journal, Limits, Manager, Stop, Watcher
+from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, setup_error
+from tamis.backends.contracts import FailurePolicy, Journal, Limits, Manager, Stop, Watcher
 from tamis.backends.dispatch import Assignment, Dispatcher
-from tamis.backends.failures import set_aside, setup_error, stage_error
-from tamis.backends.payload import Envelope, Maker, release_payload
+from tamis.backends.payload import Envelope, Maker
 from tamis.backends.recovery import Recovery
 from tamis.backends.runner import Failure, Outcome
-from tamis.backends.scheduler_state import GroupState, SchedulerState
+from tamis.backends.scheduler_state import SchedulerState
 from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, Substrate, WorkerDied, WorkerReady, WorkerUp
 from tamis.backends.worker_registry import WorkerRegistry
 from tamis.errors import WorkerDiedError
 from tamis.plan import Plan
-from tamis.runs.stats import Snapshot, StageStats
+from tamis.runs.stats import Snapshot
+from tamis.runs.stop import STOPPING
 from tamis.tasks import Task
-from tamis.tasks.storage import format_order
 
 POLL_S = 0.1
-"""How long the loop waits for news before it looks around again."""
+"""Seconds that the loop waits for events before it checks everything else again."""
 
 LOOKAHEAD = 64
-"""How many tasks of a source are made ready ahead of the workers."""
+"""How many tasks of a source are listed ahead of the workers."""
 
 MAX_DEATHS_IN_A_ROW = 20
-"""Workers that may die one after the other before the run is given up (a machine out of memory, a broken install).
+"""Workers that may die in a row, without any task being finished, before the run fails (no memory, a broken install).
 
-Those that die on one machine of a cluster within a second count as one.
+Workers that die on one machine of a cluster within a second count as one.
 """
 
 MAX_FAILED_SETUPS = 3
-"""Workers in a row whose stages cannot be set up before the run is given up."""
+"""Workers in a row whose stages cannot be set up before the run fails."""
 
 
 class Coordinator:
@@ -50,16 +50,17 @@ class Coordinator:
 
     Args:
         plan: What to do.
-        substrate: Where.
+        substrate: Where workers run.
         registry: The workers.
-        journal: Where finished work goes.
-        limits: What may be used.
+        journal: Where finished work is recorded and published.
+        limits: What the run may use.
         scratch: The run's directory for data between stages.
-        quarantine: The run's directory for tasks that are set aside.
-        initial: Tasks for the first stage when it is no source.
-        stop: Tells when the user wants to stop.
-        watcher: Is shown the state now and then.
+        quarantine: The run's directory for tasks that are set aside; without one, a failed task ends the run.
+        initial: Tasks for the first stage if it is not a source.
+        stop: Tells whether the user wants to stop.
+        watcher: Receives progress updates.
         manager: Decides how many workers there are, where that can change.
+        failures: What happens to a task that has failed for good.
     """
 
     def __init__(
@@ -76,19 +77,19 @@ class Coordinator:
         stop: Stop,
         watcher: Watcher | None = None,
         manager: Manager | None = None,
+        failures: FailurePolicy | None = None,
     ) -> None:
-        self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
+        self.books = Bookkeeper(plan, journal, quarantine, watcher)
         self.total_weight: int | None = None
-        self.scheduler = SchedulerState(plan, journal, scratch, self.stats)
+        self.scheduler = SchedulerState(plan, self.books, scratch)
         self.registry, self.limits = registry, limits
         self._dispatcher = Dispatcher(plan, substrate, registry, self.scheduler, limits)
         self.timings = self._dispatcher.timings
-        self._plan, self._substrate, self._journal = plan, substrate, journal
-        self._quarantine, self._initial = quarantine, initial
+        self._plan, self._substrate, self._initial = plan, substrate, initial
         self._stop, self._watcher, self._manager = stop, watcher, manager
+        self._failures = failures or FailurePolicy()
         self._recovery = Recovery(self._repeat)
         self._deaths = 0  # since a task was last finished
-        self._weight_done = 0
         self._last_death: dict[str, float] = {}  # by machine
         self._began = self._shown = substrate.now()
 
@@ -99,17 +100,17 @@ class Coordinator:
 
     @property
     def reserved_bytes(self) -> int:
-        """Memory that is kept free for what is being made."""
+        """Memory that is kept free for the outputs of running tasks."""
         return self._dispatcher.reserved_bytes
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
-        """Run to the end; return whether it got there (``False``: the user stopped it)."""
+        """Run to the end. Returns ``False`` if the user stopped the run before."""
         self.registry.start()
         self.scheduler.begin(self._initial)
         while True:
-            self._heed_stop()
+            self._check_stop()
             self._advance()
             if (
                 not self._dispatcher.assignments
@@ -122,21 +123,23 @@ class Coordinator:
             self._dispatcher.end_the_overdue()
             for event in self._substrate.poll(POLL_S):
                 self._on(event)
-            self._journal.flush()
             self._show()
-        self._journal.flush()
-        return not self.scheduler.draining
+        if self.scheduler.draining:
+            self.books.flush()
+            return False
+        self.books.finish()
+        return True
 
-    def _heed_stop(self) -> None:
+    def _check_stop(self) -> None:
         if self._stop.level >= 2:
             raise KeyboardInterrupt
         if self._stop.level == 1 and not self.scheduler.draining:
             self.scheduler.drain(keep=self._recovery.repeats)
-            if self._watcher:
-                self._watcher.message("Stopping: finishing what is in flight. Press Ctrl-C again to stop at once.")
+            if not self._stop.announced:
+                self.tell(STOPPING)
 
     def _advance(self) -> None:
-        """Feed and dispatch until nothing more can be given out."""
+        """Feed and dispatch until nothing more can be dispatched."""
         while True:
             self.scheduler.feed(LOOKAHEAD + 4 * len(self.registry))
             self._dispatcher.give_out()
@@ -147,11 +150,11 @@ class Coordinator:
         """The state of the run."""
         total = self.total_weight
         if total is None and self.scheduler.exhausted():
-            total = self.scheduler.weight_fed
+            total = self.books.weight_fed
         return Snapshot(
             elapsed_s=self._substrate.now() - self._began,
-            stages=self.stats,
-            fraction=min(1.0, self._weight_done / total) if total else None,
+            stages=self.books.stats,
+            fraction=self.books.fraction(total),
             held_bytes=self.held_bytes,
             budget_bytes=self.limits.budget_bytes,
             running=len(self._dispatcher.assignments),
@@ -160,9 +163,8 @@ class Coordinator:
         )
 
     def tell(self, text: str) -> None:
-        """Say something to whoever watches the run."""
-        if self._watcher:
-            self._watcher.message(text)
+        """Show a message to the user."""
+        self.books.tell(text)
 
     def _show(self) -> None:
         now = self._substrate.now()
@@ -170,7 +172,7 @@ class Coordinator:
             self._shown = now
             self._watcher.update(self.snapshot())
 
-    # -- what comes back ---------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def _on(self, event: Event) -> None:
         if isinstance(event, Done):
@@ -182,7 +184,7 @@ class Coordinator:
         elif isinstance(event, WorkerReady):
             worker = self.registry.workers.get(event.worker)
             if worker is not None:
-                worker.since, worker.warm = self._substrate.now(), True
+                worker.is_set_up(self._substrate.now())
                 for group in self.registry.groups_of(worker):
                     self.timings[group].failed_setups = 0
                 self.registry.ready(worker)
@@ -201,14 +203,14 @@ class Coordinator:
     def _on_done(self, event: Done) -> None:
         assignment = self._dispatcher.take_back(event.ticket)
         outcome = event.outcome
-        if assignment is None:  # the work of a worker that was given up: somebody else does it
-            self._throw_away(outcome)
+        if assignment is None:  # from a worker that was given up: its task was given to another one
+            self.books.discard(outcome)
             return
         self.registry.take(assignment.worker, event.ticket, self._substrate.now())
         if outcome.failure is not None:
             self._on_failure(assignment, outcome.failure)
         elif self._recovery.repeats(assignment.batch):
-            self._journal.forget([p for p in outcome.published if p.temporary != p.final])
+            self.books.repeated(outcome)
             self.scheduler.gone_again(self.scheduler.groups[assignment.group], assignment.batch)
             self._deaths = 0
             for envelope in assignment.batch:
@@ -217,18 +219,10 @@ class Coordinator:
         else:
             self._on_success(assignment, outcome)
 
-    def _throw_away(self, outcome: Outcome) -> None:
-        self._journal.forget(outcome.published)
-        for envelope in outcome.outputs:
-            release_payload(envelope.payload)
-
     def _on_success(self, assignment: Assignment, outcome: Outcome) -> None:
         state, batch = self.scheduler.groups[assignment.group], assignment.batch
         self._deaths = 0
-        for vertex, stats in outcome.stats.items():
-            self.stats[vertex].add(stats)
-        name = self._plan.vertices[state.group.entry].name
-        self._journal.record(name, [e.task_id for e in batch], outcome.published)
+        self.books.succeeded(state.group, batch, outcome)
         maker = Maker(assignment.group, batch) if self._substrate.volatile else None
         made = 0
         for envelope in outcome.outputs:
@@ -243,16 +237,9 @@ class Coordinator:
             state.out_ratio = max(state.out_ratio, made / weight)
         state.done += len(batch)
         self.timings[assignment.group].service.add(outcome.seconds, len(batch))
-        if not self._upstream_sources(state):
-            self._weight_done += weight
         for envelope in batch:
-            envelope.attempt = envelope.deaths = 0  # should it be repeated, that is another matter
+            envelope.attempt = envelope.deaths = 0  # a repetition, should its outputs be lost, starts from zero
             self.scheduler.leave(state, envelope)
-
-    def _upstream_sources(self, state: GroupState) -> bool:
-        """Whether the group is behind another one that does work (then its input was counted there)."""
-        groups = self._plan.groups
-        return any(not groups[i].is_source or groups[i].inputs for i in state.group.inputs)
 
     def _on_failure(self, assignment: Assignment, failure: Failure) -> None:
         state, batch = self.scheduler.groups[assignment.group], assignment.batch
@@ -262,50 +249,39 @@ class Coordinator:
         first = batch[0]
         too_often = first.deaths > self.limits.death_retries or first.attempt > self.limits.retries
         if failure.permanent or too_often:
-            if not failure.died or self._recovery.repeats(batch) or not self._quarantine:
-                raise stage_error(batch, failure, first.deaths + first.attempt)
-            self._set_aside(state, batch, failure)
+            policy = ALWAYS_RAISE if self._recovery.repeats(batch) else self._failures
+            self.books.failed(state.group, batch, failure, first.deaths + first.attempt, policy, self._save)
+            for envelope in batch:
+                self.scheduler.leave(state, envelope)
             return
-        self.stats[state.group.entry].retries += 1
-        if failure.died:
+        self.books.retried(state.group)
+        if failure.died and not failure.timed_out:
             self.timings[assignment.group].suspects.add(id(batch))
         state.ready.push(batch)
 
-    def _set_aside(self, state: GroupState, batch: list[Envelope], failure: Failure) -> None:
-        """Give a batch up: its data and the cause go to the quarantine, the run goes on."""
-        for envelope, path in zip(batch, set_aside(batch, failure, self._quarantine), strict=True):
-            self._substrate.set_down(envelope.payload, path)
-        entry = self.stats[state.group.entry]
-        entry.tasks_in += len(batch)
-        entry.rows_in += sum(e.rows for e in batch)
-        entry.quarantined += sum(e.rows for e in batch)
-        places = ", ".join(format_order(e.order) for e in batch[:3])
-        self.tell(f"{failure.stage}: task {places} set aside in {self._quarantine}: {failure.error}")
-        for envelope in batch:
-            self.scheduler.leave(state, envelope)
+    def _save(self, envelope: Envelope, path: str) -> None:
+        self._substrate.save_task(envelope.payload, path)
 
     def _on_death(self, event: WorkerDied) -> None:
-        """Give the dead worker's tasks to others; only the one it was working on is held against."""
+        """Give the dead worker's tasks to others. Only the running task counts as a failed attempt."""
         worker, now = self.registry.workers.get(event.worker), self._substrate.now()
         for ticket in self.registry.lose(event.worker):
             assignment = self._dispatcher.take_back(ticket)
             assert assignment is not None
             if event.running == (ticket,):
-                name = self._plan.vertices[self._plan.groups[assignment.group].entry].name
+                name = event.stage or self._plan.vertices[self._plan.groups[assignment.group].entry].name
                 self._on_failure(assignment, Failure(name, event.why, died=True))
             else:
                 if ticket in event.running:
                     self.timings[assignment.group].suspects.add(id(assignment.batch))
                 self.scheduler.groups[assignment.group].ready.push(assignment.batch)
-        if worker is not None and worker.node:  # a machine that goes takes all of its workers with it
+        if worker is not None and worker.node:  # when a machine is lost, all its workers die
             self._deaths += now - self._last_death.get(worker.node, -math.inf) > 1.0
             self._last_death[worker.node] = now
         else:
             self._deaths += 1
         if self._deaths > MAX_DEATHS_IN_A_ROW:
-            raise WorkerDiedError(
-                f"{self._deaths} workers died one after the other without finishing a task: {event.why}"
-            )
+            raise WorkerDiedError(f"{self._deaths} workers died in a row, and no task was finished: {event.why}")
 
     def _on_failed_setup(self, event: SetupFailed) -> None:
         worker = self.registry.workers.get(event.worker)
@@ -330,7 +306,7 @@ class Coordinator:
         self.registry.take(assignment.worker, event.ticket, self._substrate.now())
         batch, state = assignment.batch, self.scheduler.groups[assignment.group]
         lost = [e for e in batch if any(e.payload is p for p in event.payloads)]
-        if not lost:  # what the driver holds is sent again
+        if not lost:  # the driver has the data and sends it again
             state.ready.push(batch)
             return
         if self._recovery.repeats(batch):
@@ -339,14 +315,14 @@ class Coordinator:
             return
         missing = len(lost)
 
-        def one_is_back() -> None:
+        def one_restored() -> None:
             nonlocal missing
             missing -= 1
             if not missing:
                 state.ready.push(batch)
 
         for envelope in lost:
-            self._recovery.restore(envelope, one_is_back)
+            self._recovery.restore(envelope, one_restored)
 
     def _repeat(self, maker: Maker) -> None:
         self.scheduler.come_back(self.scheduler.groups[maker.group], maker.batch)

@@ -1,4 +1,4 @@
-"""What a stage asks for, and whether the cluster has it."""
+"""What a stage needs, and whether the cluster or the machine has it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tamis.backends.gpu_placement import (
     size,
 )
 from tamis.errors import ResourceError
+from tamis.plan import Group, Plan
 from tamis.stages.resources import Resources
 
-__all__ = ["COUNTLESS", "Demand", "check_fits", "hard_to_place_first", "minimum"]
+__all__ = ["COUNTLESS", "Demand", "at_the_same_time", "check_fits", "hard_to_place_first", "minimum"]
 
 COUNTLESS = 1_000_000
 """More workers than any cluster has room for."""
@@ -88,10 +89,28 @@ def minimum(empty: Sequence[NodeState], order: Sequence[Demand], least: Mapping[
     return None
 
 
-def check_fits(nodes: Sequence[Node], demands: Sequence[Demand]) -> None:
-    """Refuse stages that the cluster has no room for, alone or side by side, and show the arithmetic.
+def at_the_same_time(plan: Plan) -> list[list[Group]]:
+    """Groups that work at the same time: those with no barrier between them."""
+    segment: dict[int, int] = {}
+    for group in plan.groups:
+        before = [segment[i] for i in group.inputs]
+        segment[group.index] = group.index if group.is_source or not before else min(before)
+    found: dict[int, list[Group]] = {}
+    for group in plan.groups:
+        if not group.is_source:
+            found.setdefault(segment[group.index], []).append(group)
+    return list(found.values())
+
+
+def check_fits(nodes: Sequence[Node], demands: Sequence[Demand], where: str = "the cluster") -> None:
+    """Refuse stages that there is no room for, alone or side by side, and show the arithmetic.
 
     Where cores are short, stages share them; cards are never shared beyond what they have.
+
+    Args:
+        nodes: The machines.
+        demands: The stages.
+        where: What the machines are called in messages.
 
     >>> check_fits([Node("a", cpus=2)], [Demand(n, f"s{n}", Resources(cpus=1)) for n in range(5)])
     >>> try:
@@ -101,7 +120,7 @@ def check_fits(nodes: Sequence[Node], demands: Sequence[Demand]) -> None:
     stage 'big' asks for 4 CPUs for each worker, the largest node has 2 (node a: 2 CPUs)
     """
     for demand in demands:
-        _check_alone(nodes, demand)
+        _check_alone(nodes, demand, where)
     asking = [demand for demand in demands if demand.resources.requires_gpu and demand.limit > 0]
     order = hard_to_place_first(asking, nodes)
     if minimum(node_states_of(nodes, {}, {}), order, {demand.group: demand.least for demand in order}) is not None:
@@ -112,12 +131,12 @@ def check_fits(nodes: Sequence[Node], demands: Sequence[Demand]) -> None:
     needed = f"GPU stages need at least {' + '.join(terms)} = {total:g} GPU{'s' * (total != 1)} at the same time"
     reason = "" if total > len(cards) + EPSILON else ", and these do not go side by side on the cards of one node each"
     raise ResourceError(
-        f"{needed}, the cluster has {len(cards)} ({_cards(nodes)}){reason}. Give stages a smaller fraction of a GPU or "
+        f"{needed}, {where} has {len(cards)}{_cards(nodes)}{reason}. Give stages a smaller fraction of a GPU or "
         'fewer workers (num_workers), or run one stage after the other with execution_mode="batch"'
     )
 
 
-def _check_alone(nodes: Sequence[Node], demand: Demand) -> None:
+def _check_alone(nodes: Sequence[Node], demand: Demand, where: str) -> None:
     """Whether one worker fits on some node."""
     needs, stage = demand.resources, f"stage {demand.name!r} asks for"
     most_cpus = max(nodes, key=lambda node: node.cpus)
@@ -130,18 +149,17 @@ def _check_alone(nodes: Sequence[Node], demand: Demand) -> None:
     if not needs.requires_gpu:
         return
     if not any(node.gpus for node in nodes):
-        raise ResourceError(f"{stage} {_each(needs)} for each worker, but no node of the cluster has a GPU")
+        raise ResourceError(f"{stage} {_each(needs)} for each worker, but no node of {where} has a GPU")
     able = [node for node in nodes if len(node.gpus) >= needs.gpus]
     if not able:
+        largest_node = "all on one node; the largest node" if len(nodes) > 1 or nodes[0].id else where
         raise ResourceError(
-            f"{stage} {_each(needs)} for each worker, all on one node; the largest node has "
-            f"{max(len(node.gpus) for node in nodes)} ({_cards(nodes)})"
+            f"{stage} {_each(needs)} for each worker, {largest_node} has "
+            f"{max(len(node.gpus) for node in nodes)}{_cards(nodes)}"
         )
     largest = max((card_gb(memory) for node in able for memory in node.gpus), default=0.0)
     if needs.gpu_memory_gb > largest:
-        raise ResourceError(
-            f"{stage} {_each(needs)} for each worker, the largest card of the cluster has {largest:g} GB"
-        )
+        raise ResourceError(f"{stage} {_each(needs)} for each worker, the largest card of {where} has {largest:g} GB")
     able = [node for node in able if any(card_gb(memory) >= needs.gpu_memory_gb for memory in node.gpus)]
     roomy = max(able, key=lambda node: node.cpus)
     if needs.cpus > roomy.cpus + EPSILON:
@@ -170,7 +188,9 @@ def _term(demand: Demand) -> str:
 
 
 def _cards(nodes: Sequence[Node]) -> str:
-    """The cards of each node, in words, the largest few."""
+    """The cards of each node, in words, the largest few; nothing for the only machine, which has no name."""
+    if len(nodes) == 1 and not nodes[0].id:
+        return ""
     largest = sorted((n for n in nodes if n.gpus), key=lambda n: -len(n.gpus))
     shown = [f"node {n.id}: {len(n.gpus)}" for n in largest[:4]]
-    return ", ".join(shown + [f"{len(largest) - 4} more nodes"] * (len(largest) > 4)) or "no node has any"
+    return f" ({', '.join(shown + [f'{len(largest) - 4} more nodes'] * (len(largest) > 4)) or 'no node has any'})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from dataclasses import dataclass, field
 
 from tamis.backends.contracts import Limits
@@ -15,7 +16,7 @@ from tamis.backends.worker_registry import Worker, WorkerRegistry
 from tamis.plan import Plan
 
 MAX_DEPTH = 32
-"""The most assignments a worker may hold."""
+"""The most assignments that a worker of a stage that is not ``async`` may hold."""
 
 MAX_PORTION = 16
 """The most assignments a worker is given at once."""
@@ -38,6 +39,12 @@ FAR_WAIT_S = 0.3
 
 OVERDUE_S = 0.1
 """How often to look for assignments that take too long."""
+
+AHEAD = 8
+"""The worker of an ``async`` stage holds a part of this size more than it may have in flight."""
+
+CANCEL_S = 10.0
+"""How much longer a call of an ``async`` stage may take until its worker is ended: usually the worker cancels it."""
 
 
 @dataclass
@@ -110,7 +117,7 @@ class Dispatcher:
                 continue
             forced = not downstream_busy and not state.running
             pool = self._registry.pool_for(state.group.index)
-            limit = deepest.get(pool, MAX_DEPTH)
+            limit = deepest.get(pool, sys.maxsize)
             while state.ready and self._dispatch(state, forced, limit):
                 forced = False
             if state.ready:  # what needs a worker for itself gets one only if others leave one free
@@ -204,6 +211,8 @@ class Dispatcher:
         be on its way while another is worked off.
         """
         group = state.group.index
+        if state.group.is_async:
+            return state.group.in_flight + max(1, state.group.in_flight // AHEAD)
         service = self.timings[group].service.per_assignment
         if service is None:
             return 1
@@ -221,7 +230,7 @@ class Dispatcher:
         What takes but a moment is not worth being shared out.
         """
         service = self.timings[state.group.index].service.per_assignment
-        if service is None or not self._substrate.message_s:
+        if service is None or not self._substrate.message_s or state.group.is_async:
             return 1
         worth, moment = (round(s / max(service, 1e-6)) for s in (self._substrate.message_s, MOMENT_S))
         for_all = len(state.ready) // max(1, self._registry.size_for(state.group.index))
@@ -247,11 +256,15 @@ class Dispatcher:
             return
         self._looked = now
         for ticket, assignment in self.assignments.items():
-            limit, worker = self._plan.groups[assignment.group].timeout_s, assignment.worker
-            running = worker.warm and worker.tickets[0] == ticket
-            if limit is not None and running and now - worker.since > limit:
-                worker.since = math.inf  # once is enough
-                self._substrate.kill_worker(worker.index, f"it took longer than the {limit:g} s of timeout_s")
+            group, worker = self._plan.groups[assignment.group], assignment.worker
+            limit = group.timeout_s
+            if limit is None or not worker.warm or ticket not in worker.began:
+                continue
+            patience = CANCEL_S if group.is_async else 0.0  # the worker cancels such a call itself
+            if now - worker.began[ticket] > limit + patience:
+                worker.warm = False  # once is enough
+                why = f"it took longer than the {limit:g} s of timeout_s"
+                self._substrate.kill_worker(worker.index, why, (ticket,))
 
     def take_back(self, ticket: int) -> Assignment | None:
         """An assignment is no longer out: it is done, or its worker is gone."""

@@ -8,7 +8,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.tasks import Task
+from tamis.tasks import FileGroup, Task
 from tamis.tasks.storage import pickled, read_task, write_task
 
 
@@ -21,7 +21,7 @@ class Envelope:
         task_id, order: The task's identity and place.
         nbytes: Memory its payload takes.
         weight: How much data it stands for, in bytes.
-        rows: Items in it.
+        rows: Its rows; ``None`` if their number is not known yet, since the task stands for files.
         payload: The task itself, or where it is.
         attempt: How often its stage raised before.
         deaths: How often its worker died before.
@@ -34,7 +34,7 @@ class Envelope:
     order: tuple[int, ...]
     nbytes: int
     weight: int
-    rows: int
+    rows: int | None
     payload: Any
     attempt: int = 0
     deaths: int = 0
@@ -75,16 +75,25 @@ class _Gone:
 GONE = _Gone()
 
 
-def enclose(task: Task[Any], vertex: int) -> Envelope:
-    """An envelope around a task in this process."""
-    return Envelope(vertex, task.task_id, task.order, task.nbytes, task.weight, task.num_items, task)
+def enclose(task: Task[Any], vertex: int, nbytes: int | None = None) -> Envelope:
+    """An envelope around a task in this process. ``nbytes`` is the task's size, where it was measured already."""
+    nbytes = task.nbytes if nbytes is None else nbytes
+    weight = nbytes if type(task).weight is Task.weight else task.weight
+    rows = None if isinstance(task, FileGroup) else task.num_items
+    return Envelope(vertex, task.task_id, task.order, nbytes, weight, rows, task)
 
 
-def encode_payload(payload: Any, directory: str) -> Any:
-    """A form of the payload that can be sent to another process: bytes if small, else a file."""
+def encode_payload(payload: Any, directory: str, nbytes: int | None = None) -> Any:
+    """A form of the payload that can be sent to another process: bytes if small, else a file.
+
+    Args:
+        payload: The payload of an envelope.
+        directory: Where files go.
+        nbytes: The size of the task, where it was measured already.
+    """
     if not isinstance(payload, Task):
         return payload
-    if payload.has_rows or payload.nbytes > 2**16:
+    if payload.has_rows or (payload.nbytes if nbytes is None else nbytes) > 2**16:
         path = os.path.join(directory, os.urandom(8).hex())
         write_task(payload, path)
         return TaskFile(path)

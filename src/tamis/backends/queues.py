@@ -1,4 +1,4 @@
-"""Queues in front of a group: tasks come out by their place in the input, batches are made of neighbours."""
+"""The queues of a group: tasks leave them in the order of the input, and batches are made of consecutive tasks."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ Key = tuple[int, ...]
 
 
 def source_key(order: tuple[int, ...]) -> Key:
-    """Which task of the source something comes from."""
+    """The part of a place that names the task of the source."""
     return order[:2] if order and order[0] < 0 else order[:1]
 
 
 class ReadyQueue:
-    """Batches ready to be worked on, first in the input first; those that lie on different machines apart."""
+    """Batches that can be dispatched, in the order of the input, with one queue for each machine that holds data."""
 
     def __init__(self) -> None:
         self._heaps: dict[str, list[tuple[tuple[int, ...], int, list[Envelope]]]] = {}
         self._count = 0
         self._length = 0
         self.tasks = 0
-        """How many tasks the batches have together."""
+        """The number of tasks in all batches."""
 
     def __len__(self) -> int:
         return self._length
 
     def push(self, batch: list[Envelope]) -> None:
-        """Add a batch. It lies where the largest of its tasks does."""
+        """Add a batch, to the queue of the machine that holds its largest task."""
         self._count += 1
         self._length += 1
         self.tasks += len(batch)
@@ -38,21 +38,21 @@ class ReadyQueue:
         heapq.heappush(self._heaps.setdefault(home, []), (batch[0].order, self._count, batch))
 
     def homes(self) -> list[str]:
-        """The machines on which batches lie, by the place of the first batch of each."""
+        """The machines that hold batches, in the order of the first batch of each."""
         if len(self._heaps) == 1:
             return list(self._heaps)
         return sorted(self._heaps, key=lambda home: self._heaps[home][0][:2])
 
     def lies_on(self, home: str) -> bool:
-        """Whether there are batches on a machine."""
+        """Whether a machine holds batches."""
         return home in self._heaps
 
     def peek(self, home: str) -> list[Envelope]:
-        """The next batch on a machine, left where it is."""
+        """The next batch on a machine; it stays in the queue."""
         return self._heaps[home][0][2]
 
     def pop(self, home: str | None = None) -> list[Envelope]:
-        """Take the next batch, of a machine or of all."""
+        """Take the next batch of a machine, or of all machines."""
         if home is None:
             home = self.homes()[0]
         heap = self._heaps[home]
@@ -65,35 +65,44 @@ class ReadyQueue:
 
 
 class OrderedBatches:
-    """Makes batches of consecutive tasks, so that they do not depend on which task was finished first.
+    """Makes batches of consecutive tasks, so that batches do not depend on which task was finished first.
 
-    A task is released once nothing that comes before it in the input can still arrive: the coordinator reports
-    tasks of the source as opened (one more piece of it on its way here) and closed (one less).
+    A task is released once nothing that precedes it in the input can still arrive. For this, the scheduler reports
+    tasks of the source as opened (one more piece of it will arrive) and closed (one less).
 
     Args:
-        batch_size: Most tasks in a batch.
+        batch_size: Most tasks in a batch; ``None`` if there is no such limit.
         batch_bytes: Most bytes in a batch, by weight; a heavier task is a batch of its own.
-        at_the_end: Whether to release nothing before everything is there: where ways with different barriers meet,
-            what comes first in the input may come last.
+        batch_rows: Most rows in a batch; a task with more is a batch of its own.
+        at_the_end: Whether to release nothing before all tasks have arrived: where branches with different barriers
+            meet, the first tasks of the input may arrive last.
     """
 
-    def __init__(self, batch_size: int, batch_bytes: int | None, *, at_the_end: bool = False) -> None:
-        self._batch_size, self._batch_bytes, self._at_the_end = batch_size, batch_bytes, at_the_end
+    def __init__(
+        self,
+        batch_size: int | None,
+        batch_bytes: int | None = None,
+        batch_rows: int | None = None,
+        *,
+        at_the_end: bool = False,
+    ) -> None:
+        self._batch_size, self._batch_bytes, self._batch_rows = batch_size, batch_bytes, batch_rows
+        self._at_the_end = at_the_end
         self._waiting: dict[Key, list[Envelope]] = {}
         self._open: dict[Key, int] = {}
         self._turn: deque[Key] = deque()
         self._batch: list[Envelope] = []
-        self._weight = 0
+        self._weight = self._rows = 0
 
     def open(self, key: Key) -> None:
-        """One more piece of this source task is on its way."""
+        """One more piece of this source task will arrive."""
         if key not in self._open:
             self._open[key] = 0
             self._turn.append(key)
         self._open[key] += 1
 
     def close(self, key: Key) -> None:
-        """One piece of this source task is no longer on its way."""
+        """One piece less of this source task will arrive."""
         self._open[key] -= 1
 
     def push(self, envelope: Envelope) -> None:
@@ -101,7 +110,7 @@ class OrderedBatches:
         self._waiting.setdefault(source_key(envelope.order), []).append(envelope)
 
     def batches(self, *, last: bool) -> Iterator[list[Envelope]]:
-        """The batches that are complete; with ``last`` also the rest."""
+        """The complete batches; with ``last``, incomplete ones too."""
         if self._at_the_end:
             if not last:
                 return
@@ -115,14 +124,16 @@ class OrderedBatches:
             yield self._take()
 
     def _add(self, envelope: Envelope) -> Iterator[list[Envelope]]:
-        limit = self._batch_bytes
-        if limit is not None and self._batch and self._weight + envelope.weight > limit:
+        heavy = self._batch_bytes is not None and self._weight + envelope.weight > self._batch_bytes
+        long = self._batch_rows is not None and self._rows + (envelope.rows or 0) > self._batch_rows
+        if self._batch and (heavy or long):
             yield self._take()
         self._batch.append(envelope)
         self._weight += envelope.weight
-        if len(self._batch) >= self._batch_size:
+        self._rows += envelope.rows or 0
+        if self._batch_size is not None and len(self._batch) >= self._batch_size:
             yield self._take()
 
     def _take(self) -> list[Envelope]:
-        batch, self._batch, self._weight = self._batch, [], 0
+        batch, self._batch, self._weight, self._rows = self._batch, [], 0, 0
         return batch

@@ -1,8 +1,8 @@
 """Lost data is made again: the assignment that made it is repeated, and those before it, as far back as needed.
 
-Every task whose payload can get lost knows what it was made of, back to the tasks of the source, which the driver
-holds. Stages give the same for the same task, so what comes out is the very task that was lost; whatever else the
-repetition makes or publishes was there already and is thrown away.
+Every task whose payload can get lost records what it was made of, back to the tasks of the source, which the driver
+has. A stage makes the same output from the same task, so a repetition makes the very task that was lost. Whatever else
+it makes or publishes exists already and is discarded.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ from tamis.errors import StageError
 
 @dataclass(eq=False)
 class _Repetition:
+    """An assignment that is repeated.
+
+    Args:
+        maker: The assignment.
+        missing: How many of its inputs must be restored before it can begin.
+        wanted: The outputs that were lost, each with what to call once it is restored.
+        restored: Its inputs that were restored for it, to be freed afterwards.
+    """
+
     maker: Maker
     missing: int = 0
     wanted: list[tuple[Envelope, Callable[[], None]]] = field(default_factory=list)
@@ -24,10 +33,10 @@ class _Repetition:
 
 
 class Recovery:
-    """Repeats assignments whose results got lost.
+    """Repeats assignments whose results were lost.
 
     Args:
-        repeat: Called with an assignment to be done again.
+        repeat: Called with an assignment that must be repeated.
     """
 
     def __init__(self, repeat: Callable[[Maker], None]) -> None:
@@ -38,13 +47,11 @@ class Recovery:
         return bool(self._open)
 
     def restore(self, envelope: Envelope, then: Callable[[], None]) -> None:
-        """Make a task's payload again; ``then`` is called when it is there."""
+        """Make a task's payload again and call ``then`` once it exists."""
         envelope.payload = GONE
         maker = envelope.maker
         if maker is None:
-            raise StageError(
-                f"the data of task {envelope.task_id} is lost, and nothing is known that it could be made of again"
-            )
+            raise StageError(f"the data of task {envelope.task_id} is lost, and it is not known what it was made of")
         repetition = self._open.get(id(maker.batch))
         if repetition is not None:
             repetition.wanted.append((envelope, then))
@@ -53,23 +60,23 @@ class Recovery:
         repetition.restored = [e for e in maker.batch if e.payload is GONE]
         repetition.missing = len(repetition.restored)
         for before in repetition.restored:
-            self.restore(before, lambda: self._one_is_back(repetition))
+            self.restore(before, lambda: self._one_restored(repetition))
         if not repetition.missing:
             self._repeat(maker)
 
     def repeats(self, batch: list[Envelope]) -> bool:
-        """Whether a batch is worked on for the sake of what was lost."""
+        """Whether a batch is a repetition."""
         return id(batch) in self._open
 
     def lost_again(self, batch: list[Envelope], lost: list[Envelope]) -> None:
-        """Inputs of a repetition got lost themselves."""
+        """Inputs of a repetition were lost in turn."""
         repetition = self._open[id(batch)]
         repetition.missing += len(lost)
         for envelope in lost:
-            self.restore(envelope, lambda: self._one_is_back(repetition))
+            self.restore(envelope, lambda: self._one_restored(repetition))
 
     def done(self, batch: list[Envelope], outcome: Outcome) -> None:
-        """A repetition is done: put what it made in the place of what was lost."""
+        """A repetition is finished: its outputs replace the ones that were lost."""
         repetition = self._open.pop(id(batch))
         made = {(e.vertex, e.task_id): e for e in outcome.outputs}
         for envelope, _ in repetition.wanted:
@@ -77,7 +84,7 @@ class Recovery:
             if again is None:
                 raise StageError(
                     f"the data of task {envelope.task_id} was lost with its machine, and the stages before it made "
-                    "something else when they were repeated: they must give the same for the same task"
+                    "something else when they were repeated: a stage must make the same output from the same task"
                 )
             envelope.payload, envelope.home = again.payload, again.home
         for envelope in [*made.values(), *repetition.restored]:
@@ -85,7 +92,7 @@ class Recovery:
         for _, then in repetition.wanted:
             then()
 
-    def _one_is_back(self, repetition: _Repetition) -> None:
+    def _one_restored(self, repetition: _Repetition) -> None:
         repetition.missing -= 1
         if not repetition.missing:
             self._repeat(repetition.maker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 import os
@@ -10,11 +11,14 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tamis.backends.async_calls import AsyncCalls, AwaitedResults, CallTimedOutError, WorkerLoop
 from tamis.backends.children import Children
 from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
+from tamis.backends.running_stage import RunningStage
+from tamis.backends.stage_calls import calls_of, results_of
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.plan import END, Group, Plan
 from tamis.plan.check import AddedColumns
@@ -22,16 +26,22 @@ from tamis.printable import shortened
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
 from tamis.runs.stats import StageStats
-from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata, emissions
+from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import remove_unpublished
+from tamis.stages.io.paths import remove_unpublished, sync
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import format_order, temporary_beside
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CARRIED_BYTES = 64 * 2**20
-"""Memory that the outputs of one assignment may take before further ones are set down on disk."""
+"""Memory that the outputs of one assignment may take before further ones are spilled to disk."""
+
+DROPS_BYTES = 2**18
+"""A drop ledger up to this size is handed to the driver, which writes those of many tasks to one file."""
 
 _LOG = logging.getLogger("tamis")
 
@@ -43,9 +53,11 @@ class Failure:
     Args:
         stage: The stage that raised.
         error: The exception's type and message.
+        kind: The exception's type.
         frames: The traceback, without tamis's own frames.
         permanent: Whether trying again is of no use (the same bytes fail again).
-        died: Whether the worker died with it.
+        died: Whether the worker died with it, or a call took too long.
+        timed_out: Whether a call of an ``async`` stage took too long; the worker goes on.
         exception: The exception itself, where it can travel.
     """
 
@@ -55,12 +67,14 @@ class Failure:
     permanent: bool = False
     died: bool = False
     exception: BaseException | None = None
+    kind: str = ""
+    timed_out: bool = False
 
 
 def cannot_travel(stage: str, error: Exception) -> Failure:
     """The failure of a task that cannot be sent from one process to another."""
     words = f"a task cannot be sent between processes: {type(error).__name__}: {error}"
-    return Failure(stage, words, permanent=True)
+    return Failure(stage, words, permanent=True, kind=type(error).__name__)
 
 
 @dataclass
@@ -73,6 +87,7 @@ class Outcome:
         stats: What each vertex did.
         failure: Set if it failed; then nothing else counts.
         seconds: How long it took.
+        drops: The rows that were dropped, for the run's drop ledger; larger ones are among the published files.
     """
 
     outputs: list[Envelope] = field(default_factory=list)
@@ -80,6 +95,7 @@ class Outcome:
     stats: dict[int, StageStats] = field(default_factory=dict)
     failure: Failure | None = None
     seconds: float = 0.0
+    drops: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,16 @@ class GroupSpec:
     edges: dict[int, dict[str, int]]
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
     added: dict[int, tuple[AddedColumns, ...]] = field(default_factory=dict)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its first stage is ``async``."""
+        return self.stages[self.entry].is_async
+
+    @property
+    def in_flight(self) -> int:
+        """How many assignments one worker works on at the same time."""
+        return self.stages[self.entry].max_in_flight if self.is_async else 1
 
     @classmethod
     def of(cls, plan: Plan, group: Group) -> GroupSpec:
@@ -114,12 +140,18 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Directories of the run that workers write to."""
+    """Directories of the run that workers write to.
+
+    Args:
+        scratch, quarantine, outputs, drops: The directories.
+        workers_sync: Whether workers force output files to disk: the driver may be on another machine.
+    """
 
     scratch: str = ""
     quarantine: str = ""
     outputs: str = ""
     drops: str = ""
+    workers_sync: bool = False
 
 
 class GroupRunner:
@@ -129,43 +161,101 @@ class GroupRunner:
         spec: The group.
         worker: The worker it runs in.
         places: Where in the run directory it puts rows that could not be read and outputs.
+        marker: Where it notes which stage is running, for the case that the worker dies.
+        loop: The event loop of the worker, for an ``async`` stage.
     """
 
-    def __init__(self, spec: GroupSpec, worker: WorkerMetadata, places: RunPaths) -> None:
-        self._spec, self._worker = spec, worker
+    def __init__(
+        self,
+        spec: GroupSpec,
+        worker: WorkerMetadata,
+        places: RunPaths,
+        marker: RunningStage | None = None,
+        loop: WorkerLoop | None = None,
+    ) -> None:
+        self._spec, self._worker, self._marker, self._loop = spec, worker, marker, loop or WorkerLoop()
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
-        self._drops, self._drop_log = places.drops, DropLog()
+        self._drops, self._drop_log, self._syncs = places.drops, DropLog(), places.workers_sync
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
         self._outcome = Outcome()
         self._at = spec.entry
         self._bad: dict[int, list[dict[str, Any]]] = {}
+        self._calls = AsyncCalls(spec) if spec.is_async else None
         self._no_rows: set[int] = set()  # vertices that make files or other things of their rows
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its tasks are awaited: then :meth:`run_async` may be called for many of them at a time."""
+        return self._calls is not None
 
     def run(self, tasks: list[Task[Any]]) -> Outcome:
         """Work on a task (or a batch for the entry stage); never raises for what a stage does."""
+        if self._calls is not None:
+            return self._loop.run(self.run_async(tasks))
+        return self._run([_own_task(t) for t in tasks], time.perf_counter())
+
+    async def run_async(self, tasks: list[Task[Any]]) -> Outcome:
+        """The same for an ``async`` stage. While its calls are awaited, other tasks may be begun."""
+        assert self._calls is not None
+        stage = self._stages[self._spec.entry]
+        tasks = [self._named(_own_task(t)) for t in tasks]
+        failure = await self._calls.set_up(self._set_up_async)
+        if failure is not None:
+            return Outcome(failure=failure)
         began = time.perf_counter()
+        made = await self._calls.results(stage, tasks)
+        return self._run(tasks, began, made)
+
+    def _run(self, tasks: list[Task[Any]], began: float, made: AwaitedResults | None = None) -> Outcome:
         self._outcome, self._bad, self._carried, self._drop_log = Outcome(), {}, 0, DropLog()
         try:
             if not self._ready:
                 self._set_up()
-                began = time.perf_counter()  # what is done once per worker says nothing of the next task
-            self._feed(self._spec.entry, [_own_task(t) for t in tasks])
+                began = time.perf_counter()  # setup runs once per worker and says nothing about the next task
+            self._at = self._spec.entry
+            self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made)
             self._write_quarantine(tasks[0].task_id)
             self._write_drops(tasks[0].task_id)
+            if self._syncs:
+                self._outcome.published = [sync(item) for item in self._outcome.published]
+        except CallTimedOutError as error:
+            failed = Outcome(failure=Failure(self._spec.names[self._at], str(error), died=True, timed_out=True))
+            self._abandon(failed)
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
-            failed = Outcome(failure=self._failure(error))
-            for stage in self._stages.values():
-                stage.take_metrics()
-            for item in self._outcome.published:
-                remove_unpublished(item)
-            self._outcome = failed
+            self._abandon(Outcome(failure=self._failure(error)))
+        self._at = self._spec.entry
         self._outcome.seconds = time.perf_counter() - began
         return self._outcome
 
+    def _abandon(self, failed: Outcome) -> None:
+        """Report a failure instead of an outcome, of which nothing is kept."""
+        for stage in self._stages.values():
+            stage.take_metrics()
+        for item in self._outcome.published:
+            remove_unpublished(item)
+        self._outcome = failed
+
+    @property
+    def running_stage(self) -> str:
+        """The name of the stage that is running, or ran last."""
+        return self._spec.names.get(self._at, "?")
+
+    @property
+    def _at(self) -> int:
+        return self._vertex
+
+    @_at.setter
+    def _at(self, vertex: int) -> None:
+        self._vertex = vertex
+        if self._marker is not None:
+            self._marker.note(vertex)
+
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
+        if self._calls is not None:
+            return self._loop.run(self._calls.set_up(self._set_up_async))
         try:
             self._set_up()
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
@@ -174,14 +264,27 @@ class GroupRunner:
 
     def close(self) -> None:
         """Tear the stages down."""
-        if not self._ready:
-            return
-        self._ready = False
-        for index, stage in self._stages.items():
-            try:
-                stage.teardown()
-            except Exception:  # noqa: BLE001 - the work is done; the other stages are torn down all the same
-                _LOG.exception("stage %r raised in teardown()", self._spec.names[index])
+        if self._calls is not None:
+            self._loop.run(self.close_async())
+        elif self._ready:
+            self._ready = False
+            for index in self._stages:
+                self._tear_down(index)
+
+    async def close_async(self) -> None:
+        """Tear the stages down on the event loop where they were set up."""
+        if self._ready:
+            self._ready = False
+            for index in self._stages:
+                ended = self._tear_down(index)
+                if inspect.isawaitable(ended):
+                    await ended
+
+    def _tear_down(self, index: int) -> Any:
+        try:
+            return self._stages[index].teardown()
+        except Exception:  # noqa: BLE001 - the work is done; the other stages are torn down all the same
+            _LOG.exception("stage %r raised in teardown()", self._spec.names[index])
 
     def _set_up(self) -> None:
         if self._ready:
@@ -191,20 +294,41 @@ class GroupRunner:
             stage.setup(self._worker)
         self._ready = True
 
-    def _feed(self, vertex: int, tasks: list[Task[Any]]) -> None:
-        """Give tasks to a vertex and follow what it makes, depth first, so that little is held at a time."""
+    async def _set_up_async(self) -> Failure | None:
+        """Set the stages up on the event loop, where clients and locks of asyncio belong."""
+        try:
+            for index, stage in self._stages.items():
+                self._at = index
+                set_up: Any = stage.setup
+                done = set_up(self._worker)
+                if inspect.isawaitable(done):
+                    await done
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
+            return self._failure(error)
+        self._ready = True
+        return None
+
+    def _feed(self, vertex: int, tasks: list[Task[Any]], nbytes: int, made: AwaitedResults | None = None) -> None:
+        """Give tasks to a vertex and follow what it makes, depth first, so that little is held at a time.
+
+        Args:
+            vertex: The vertex.
+            tasks: The tasks.
+            nbytes: Memory that they take, in bytes: measured once, since that can be costly.
+            made: What the stage made of them already, if it is ``async``.
+        """
         stage, stats = self._stages[vertex], self._stats(vertex)
         self._at = vertex
         for task in tasks:
             if isinstance(task, TableTask):
                 self._check_columns(vertex, task)
         stats.tasks_in += len(tasks)
-        stats.bytes_in += sum(t.nbytes for t in tasks)
+        stats.bytes_in += nbytes
         tasks = [self._named(task) for task in tasks]
         account = RowAccount(tasks, stage.makes_rows)
-        results = self._results(stage, tasks)
+        results = self._results(stage, tasks, made)
         children: Children | None = None
-        seconds = 0.0
+        seconds = 0.0 if made is None else made.seconds
         while True:
             self._at = vertex
             began = time.perf_counter()
@@ -257,24 +381,14 @@ class GroupRunner:
                 stats.tasks_out += tasks
 
     def _results(
-        self, stage: ProcessingStage[Any, Any], tasks: list[Task[Any]]
+        self, stage: ProcessingStage[Any, Any], tasks: list[Task[Any]], made: AwaitedResults | None
     ) -> Iterator[tuple[Task[Any], Emission]]:
         """What a stage makes of its tasks, one thing at a time, each with the task it was made of."""
-        # A stage may change the task it is given; what it was given is needed to find its rows again.
-        given = [copy.copy(task) for task in tasks]
-        if not stage.supports_batch_processing():
-            for task, own in zip(tasks, given, strict=True):
-                for item in emissions(stage.process(own)):
-                    yield task, item
-            return
-        items = list(emissions(stage.process_batch(given)))
-        if len(items) == len(tasks) and all(isinstance(i, Task) for i in items):
-            yield from zip(tasks, items, strict=True)  # as many out as in: each is made of the one in its place
-            return
-        together = copy.copy(_together(tasks))
-        together.task_id = digest(*(t.task_id for t in tasks))
-        for item in items:
-            yield together, item
+        as_lists = stage.supports_batch_processing()
+        if made is not None:
+            return results_of(made.calls, made.results(), as_lists=as_lists)
+        calls = list(calls_of(stage, tasks))
+        return results_of(calls, (call.begin(stage) for call in calls), as_lists=as_lists)
 
     def _handle(self, vertex: int, account: RowAccount, children: Children, item: Emission) -> None:
         stats = self._stats(vertex)
@@ -361,10 +475,11 @@ class GroupRunner:
         child.dataset_name = child.dataset_name or parent.dataset_name
         if isinstance(child, TableTask) and not child.has_names:
             child = child.named(f"{self._spec.names[last]} {format_order(child.order)}")
+        nbytes = child.nbytes
         if port not in self._stages[vertex].side_ports:
             stats.tasks_out += 1
             stats.rows_out += child.num_items
-            stats.bytes_out += child.nbytes
+            stats.bytes_out += nbytes
             child._stage_perf = [
                 *parent._stage_perf,
                 StagePerf(self._spec.names[last], stats.seconds, parent.num_items),
@@ -372,21 +487,22 @@ class GroupRunner:
         if child.has_rows and not child.num_items:
             return  # nothing left to work on
         if target in self._stages:
-            self._feed(target, [child])
+            self._feed(target, [child], nbytes)
         else:
-            self._outcome.outputs.append(self._enclosed(target, child))
+            self._outcome.outputs.append(self._enclosed(target, child, nbytes))
 
-    def _enclosed(self, target: int, task: Task[Any]) -> Envelope:
-        """What leaves the group. Data at the end of the pipeline is set down here, not carried to the driver."""
+    def _enclosed(self, target: int, task: Task[Any], nbytes: int) -> Envelope:
+        """What leaves the group. Data at the end of the pipeline is written to disk here, not sent to the driver."""
         if isinstance(task, TableTask):
             _ = task.data  # rows that are only selected are copied together here, and the others are freed
-        envelope = enclose(task, target)
-        if target == END and self._outputs and (task.has_rows or task.nbytes > 2**16):
+            nbytes = task.nbytes
+        envelope = enclose(task, target, nbytes)
+        if target == END and self._outputs and (task.has_rows or nbytes > 2**16):
             published = spill(task, self._outputs)
             self._outcome.published.append(published)
             envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
         elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._scratch:
-            # Many children at once: what is more than a worker should carry is set down until it is taken up.
+            # Many children at once: outputs beyond CARRIED_BYTES are spilled to disk.
             folder = os.path.join(self._scratch, "payloads")
             os.makedirs(folder, exist_ok=True)
             envelope.payload, envelope.nbytes = encode_payload(task, folder), 0
@@ -415,6 +531,10 @@ class GroupRunner:
 
     def _write_drops(self, task_id: str) -> None:
         if self._drop_log:
+            table = self._drop_log.table()
+            if table.nbytes <= DROPS_BYTES:
+                self._outcome.drops = table
+                return
             final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")
             try:
                 with temporary_beside(final) as temporary:
@@ -433,7 +553,7 @@ class GroupRunner:
         return stats
 
     def _failure(self, error: Exception) -> Failure:
-        return failure_of(self._spec.names.get(self._at, "?"), error)
+        return failure_of(self.running_stage, error)
 
 
 def failure_of(stage: str, error: Exception) -> Failure:
@@ -442,15 +562,8 @@ def failure_of(stage: str, error: Exception) -> Failure:
     shown = shortened("".join(traceback.format_list(frames)))
     permanent = isinstance(error, DataError | PlanError)
     words = str(error) if isinstance(error, TamisError) else shortened(f"{type(error).__name__}: {error}")
-    return Failure(stage, words, shown, permanent, exception=error if isinstance(error, TamisError) else None)
-
-
-def _together(tasks: list[Task[Any]]) -> Task[Any]:
-    """Tasks that a stage was given at once, as one: what it makes may be made of the rows of any of them."""
-    tables = [task for task in tasks if isinstance(task, TableTask)]
-    if len(tables) < len(tasks) or any(table._table.schema != tables[0]._table.schema for table in tables):
-        return tasks[0]
-    return type(tables[0]).concat(tables)
+    ours = error if isinstance(error, TamisError) else None
+    return Failure(stage, words, shown, permanent, exception=ours, kind=type(error).__name__)
 
 
 def _own_task(task: Task[Any]) -> Task[Any]:

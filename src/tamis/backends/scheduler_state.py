@@ -1,4 +1,4 @@
-"""Tasks on their way through the groups of a plan: sources, barriers, queues, and the memory they take."""
+"""The state of the tasks between the groups of a plan: sources, barriers, queues, and the memory they take."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.backends.contracts import Journal
-from tamis.backends.payload import GONE, Envelope, enclose, release_payload
+from tamis.backends.bookkeeper import Bookkeeper
+from tamis.backends.payload import Envelope, enclose, release_payload
 from tamis.backends.queues import OrderedBatches, ReadyQueue, source_key
 from tamis.plan import END, Group, Plan
-from tamis.runs.stats import StageStats
 from tamis.stages.base import SourceStage
 from tamis.stages.spill import Spilled
 from tamis.tasks import Task
@@ -20,20 +19,20 @@ from tamis.tasks.storage import format_order
 
 @dataclass
 class GroupState:
-    """What is known of one group.
+    """The state of one group.
 
     Args:
         group: The group.
-        ready: Batches that can be worked on.
-        ordered: Where batches of consecutive tasks are made, if they must be.
-        live: Tasks waiting or being worked on.
-        running: Assignments given out.
-        source: Its tasks, if the driver makes them.
-        started: Whether that has begun.
-        exhausted: Whether there are no more.
-        complete: Whether nothing can come any more.
-        out_ratio: Bytes made per byte of weight, the highest seen.
-        fed: Tasks its source has made.
+        ready: Batches that can be dispatched.
+        ordered: The queue that makes batches of consecutive tasks, if the group takes such batches.
+        live: Tasks that wait or are being processed.
+        running: Assignments that workers hold.
+        source: Its tasks, if the driver lists them.
+        started: Whether listing them has begun.
+        exhausted: Whether all of them are listed.
+        complete: Whether no more tasks can arrive.
+        out_ratio: Bytes of output per byte of weight, the highest value seen.
+        fed: Tasks that its source has listed.
         sent: Tasks sent to each other group.
         done: Tasks done.
     """
@@ -54,19 +53,17 @@ class GroupState:
 
 
 class SchedulerState:
-    """Moves envelopes from group to group and knows what may still come.
+    """Moves envelopes from group to group and tracks which groups may still receive tasks.
 
     Args:
-        plan: The groups and the ways between them.
-        journal: Where tasks at the end of the pipeline go.
+        plan: The groups and the edges between them.
+        books: Where listed tasks are counted, and where tasks at the end of the pipeline go.
         scratch: The run's directory for data between stages.
-        stats: The counts per stage.
     """
 
-    def __init__(self, plan: Plan, journal: Journal, scratch: str, stats: list[StageStats]) -> None:
-        self._plan, self._journal, self._scratch, self._stats = plan, journal, scratch, stats
+    def __init__(self, plan: Plan, books: Bookkeeper, scratch: str) -> None:
+        self._plan, self._books, self._scratch = plan, books, scratch
         self.held_bytes = 0
-        self.weight_fed = 0
         self.draining = False
         self.upstream = _ancestors(plan.groups)
         self.groups = [self._state(g) for g in plan.groups]
@@ -78,7 +75,7 @@ class SchedulerState:
     # -- sources and barriers ----------------------------------------------------------------------------------------
 
     def begin(self, initial: Sequence[Task[Any]]) -> None:
-        """Start with the tasks that were given, if the first stage makes none of its own."""
+        """Start with the given tasks, if the first stage is not a source."""
         first = self.groups[0]
         if not first.group.is_source:
             first.source = iter(initial)
@@ -87,10 +84,10 @@ class SchedulerState:
             self.complete_sources()
 
     def feed(self, limit: int) -> None:
-        """Make the next tasks of the sources that are open, up to ``limit`` waiting behind each."""
+        """List the next tasks of the open sources, until ``limit`` of each are waiting."""
         for state in [] if self.draining else list(self._open):
             assert state.source is not None
-            while self._queued_behind(state) < limit:
+            while self._queued_after(state) < limit:
                 task = next(state.source, None)
                 if task is None:
                     state.exhausted = self._changed = True
@@ -99,10 +96,10 @@ class SchedulerState:
                 self._feed_one(state, task)
 
     def drain(self, keep: Callable[[list[Envelope]], bool]) -> None:
-        """Begin nothing new: forget tasks that come straight from a source and were not begun.
+        """Begin nothing new: drop tasks that come straight from a source and have not begun.
 
         Args:
-            keep: Tells which batches are worked on for the sake of what was begun.
+            keep: Tells which batches must stay, since tasks that have begun depend on them.
         """
         self.draining = self._changed = True
         for state in self.groups:
@@ -116,7 +113,7 @@ class SchedulerState:
                         self.leave(state, envelope)
 
     def complete_sources(self) -> bool:
-        """Mark groups behind which nothing can come any more; open barriers that this frees. True if one opened."""
+        """Mark the groups that can receive no more tasks, and open the barriers after them. True if one opened."""
         if not self._changed:
             return False
         self._changed = opened = False
@@ -129,7 +126,7 @@ class SchedulerState:
             if state.group.is_source and before and not state.started and not self.draining:
                 stage = self._plan.vertices[state.group.entry].stage
                 assert isinstance(stage, SourceStage)
-                self._journal.flush()  # what the barrier waited for must be there to be listed
+                self._books.flush()  # the files that the barrier lists must have their final names
                 state.source, state.started, opened = iter(stage.splits(self._scratch)), True, True
                 self._open.append(state)
             fed = state.source is None or state.exhausted
@@ -142,14 +139,14 @@ class SchedulerState:
         return all(s.exhausted or not s.source for s in self.groups)
 
     def expects_work(self, state: GroupState) -> bool:
-        """Whether tasks are here or on their way here, without a barrier in between that is still closed."""
+        """Whether the group has tasks, or will receive some before another barrier has to open."""
         if state.complete or state.group.is_source:
             return False
         before = [self.groups[i] for i in self.upstream[state.group.index]]
         return state.live > 0 or state.started or any(s.started or s.live for s in before)
 
     def work_left(self, state: GroupState) -> int | None:
-        """How many tasks can still come at most, where that is known: nothing is on its way before it."""
+        """How many tasks the group has left, once all groups before it are complete; ``None`` until then."""
         before = [self.groups[i] for i in self.upstream[state.group.index]]
         ended = all(s.complete for s in before) and (state.source is None or state.exhausted)
         return state.live if ended else None
@@ -161,16 +158,16 @@ class SchedulerState:
         return self.groups[self._plan.group_of[envelope.vertex]]
 
     def send(self, envelope: Envelope) -> None:
-        """Send a task where it is addressed to."""
+        """Send a task to the group it is addressed to."""
         if envelope.vertex == END:
-            self._journal.output(envelope)
+            self._books.output(envelope)
         elif self._plan.vertices[envelope.vertex].is_source:
-            release_payload(envelope.payload)  # a barrier takes nothing from hand to hand
+            release_payload(envelope.payload)  # a barrier lists files; it receives no tasks
         else:
             self._enqueue(envelope)
 
     def leave(self, state: GroupState, envelope: Envelope) -> None:
-        """A task is done with; its children, if any, are queued already."""
+        """A task is finished; its children, if any, are queued already."""
         state.live -= 1
         self._changed = self._changed or not state.live
         self.held_bytes -= envelope.nbytes
@@ -179,24 +176,24 @@ class SchedulerState:
         envelope.payload = release_payload(envelope.payload)
 
     def release(self, state: GroupState, *, last: bool) -> None:
-        """Make the batches that are complete ready; with ``last`` also the rest."""
+        """Move complete batches to the ready queue; with ``last``, incomplete ones too."""
         assert state.ordered is not None
         for batch in state.ordered.batches(last=last and not self.draining):
             state.ready.push(batch)
 
     def come_back(self, state: GroupState, batch: list[Envelope]) -> None:
-        """Work of a group that was done must be done again: the group is not complete, nor is what waits for it."""
+        """A finished batch must be repeated: its group is no longer complete."""
         state.live += len(batch)
         state.complete = False
         state.ready.push(batch)
 
     def gone_again(self, state: GroupState, batch: list[Envelope]) -> None:
-        """What came back is done once more."""
+        """A repeated batch is finished."""
         state.live -= len(batch)
         self._changed = True
 
-    def _queued_behind(self, state: GroupState) -> int:
-        """How many tasks wait behind a source. Those that do not make up a batch yet do not count."""
+    def _queued_after(self, state: GroupState) -> int:
+        """How many tasks wait after a source. Those that do not make up a batch yet do not count."""
         targets = [self.groups[t] for t in state.group.targets] if state.group.is_source else [state]
         for target in targets:
             if target.ordered is not None:
@@ -208,20 +205,16 @@ class SchedulerState:
         entry = self._plan.vertices[state.group.entry]
         identify(task, entry.name, state.fed, state.group, self._barriers.get(state.group.index, 0))
         state.fed += 1
-        behind = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
-        for queue in behind:
+        following = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
+        for queue in following:
             queue.open(source_key(task.order))
-        if not state.group.inputs:
-            self.weight_fed += task.weight
+        self._books.fed(state.group, task)
         if state.group.is_source:
-            stats = self._stats[entry.index]
-            stats.tasks_out += 1
-            stats.rows_out += task.num_items
             for target in entry.edges.values():
                 self.send(enclose(task, target))
         else:
             self._enqueue(enclose(task, entry.index))
-        for queue in behind:
+        for queue in following:
             queue.close(source_key(task.order))
 
     def _enqueue(self, envelope: Envelope) -> None:
@@ -240,43 +233,44 @@ class SchedulerState:
         if group.ordered:
             before = [self._plan.groups[i] for i in self.upstream[group.index]]
             sources = [g for g in before if g.is_source or not g.inputs]
-            ordered = OrderedBatches(group.batch_size, group.batch_bytes, at_the_end=len(sources) > 1)
+            at_the_end = len(sources) > 1
+            ordered = OrderedBatches(group.batch_size, group.batch_bytes, group.batch_rows, at_the_end=at_the_end)
         last = all(
             t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices
         )
         return GroupState(group, ReadyQueue(), ordered, out_ratio=0.0 if last else 1.0)
 
     def _ordered_after(self, group: Group) -> list[OrderedBatches]:
-        """The ordered queues that tasks of this group may still reach."""
+        """The ordered queues that tasks of this group may reach."""
         return [s.ordered for s in self.groups if s.ordered is not None and group.index in self.upstream[s.group.index]]
 
 
 def identify(task: Task[Any], stage: str, number: int, group: Group, barrier: int) -> None:
-    """Give a task that the driver made its place and its id.
+    """Give a task that the driver lists its place in the order and its id.
 
     Args:
         task: The task.
-        stage: The name of the stage it is made by, or given to.
-        number: Its number among the tasks made there.
+        stage: The name of the source that lists it, or of the stage it is given to.
+        number: Its number among the tasks listed there.
         group: The group of that stage.
         barrier: The barrier's number, see :func:`numbered_barriers`.
     """
     if not task.order:
         task.order = (-barrier, number) if group.inputs else (number,)
-    # Behind a barrier the place says it all: what is listed there lies in the run's own directory.
+    # After a barrier the place identifies the task: the files listed there are in the run's own directory.
     content = None if group.inputs else task.get_deterministic_id()
     place = "" if content and group.is_source else format_order(task.order)
     task.task_id = digest(content, place, stage)
 
 
 def numbered_barriers(plan: Plan) -> dict[int, int]:
-    """The barriers that give tasks new places, counted from 1; batch mode adds others, which keep the old ones."""
+    """The barriers that give tasks new places, numbered from 1. Those that batch mode adds keep the old places."""
     found = [g.index for g in plan.groups if g.is_source and not isinstance(plan.vertices[g.entry].stage, Spilled)]
     return {group: number for number, group in enumerate(found)}
 
 
 def _ancestors(groups: list[Group]) -> list[set[int]]:
-    """For each group the groups whose tasks may still reach it without passing a barrier."""
+    """For each group, the groups whose tasks may reach it without passing a barrier."""
     found: list[set[int]] = []
     for group in groups:
         before: set[int] = set()
@@ -285,8 +279,3 @@ def _ancestors(groups: list[Group]) -> list[set[int]]:
                 before |= {i} | found[i]
         found.append(before)
     return found
-
-
-def is_gone(envelope: Envelope) -> bool:
-    """Whether the payload was freed or lost."""
-    return envelope.payload is GONE

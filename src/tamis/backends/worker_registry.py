@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +19,16 @@ class Pool:
         groups: The groups they run.
         size: How many there are from the start.
         gpu_ids: The GPUs of each, if any.
-        reserved_cpus: Cores that each of them holds as long as it is there. Without it a worker takes cores only
+        reserved_cpus: Cores that each of them holds as long as it exists. Without it a worker takes cores only
             while it works, as many as its group asks for.
+        in_flight: How many assignments each of them works on at the same time.
     """
 
     groups: frozenset[int]
     size: int
     gpu_ids: tuple[tuple[int, ...], ...] = ()
     reserved_cpus: float | None = None
+    in_flight: int = 1
 
 
 @dataclass(eq=False)
@@ -40,10 +43,12 @@ class Worker:
         up: Whether its process is there.
         ready: Whether it can be given work.
         draining: Whether it is to end when it has done what it holds.
-        alone: Whether it is given nothing beside what it holds: that may kill it, and nothing else shall be blamed.
-        tickets: The assignments it holds, oldest first.
+        alone: Whether it is given nothing else, so that its death can be traced to the assignment it holds.
+        in_flight: How many assignments it works on at the same time.
+        tickets: The assignments it holds, in the order in which it was given them. It begins them in this order, and
+            may answer them in any.
+        began: When it began each of those that it works on.
         cpus: The cores it takes now.
-        since: When it began what it is working on.
         warm: Whether it has set up its stages, as far as that is known.
         noted: The lists of free workers it is on: everywhere or on its machine, and under which load.
     """
@@ -56,11 +61,26 @@ class Worker:
     ready: bool = False
     draining: bool = False
     alone: bool = False
-    tickets: list[int] = field(default_factory=list)
+    in_flight: int = 1
+    tickets: dict[int, None] = field(default_factory=dict)
+    began: dict[int, float] = field(default_factory=dict)
     cpus: float = 0.0
-    since: float = 0.0
     warm: bool = False
     noted: set[tuple[str | None, int]] = field(default_factory=set)
+
+    def begin(self, now: float) -> None:
+        """Note which of its assignments it begins now: the oldest, up to as many as it works on at a time."""
+        if len(self.began) < self.in_flight and len(self.began) < len(self.tickets):
+            for ticket in itertools.islice(self.tickets, self.in_flight):
+                self.began.setdefault(ticket, now)
+
+    def is_set_up(self, now: float) -> None:
+        """Its stages are set up: the clocks of its assignments run from now on."""
+        self.warm, self.began = True, dict.fromkeys(self.began, now)
+
+    def busy_s(self, now: float) -> float:
+        """How long it has been working on the oldest of its assignments, in seconds."""
+        return now - min(self.began.values(), default=now)
 
 
 class WorkerRegistry:
@@ -115,7 +135,7 @@ class WorkerRegistry:
 
     def hire(self, pool: int, node: str = "", gpu_ids: tuple[int, ...] = ()) -> Worker:
         """Start a worker. It gets nothing to do before it is :meth:`ready`."""
-        worker = Worker(self._count, pool, node, gpu_ids)
+        worker = Worker(self._count, pool, node, gpu_ids, in_flight=self._pools[pool].in_flight)
         self._count += 1
         self.workers[worker.index] = worker
         reserved = self._pools[pool].reserved_cpus
@@ -210,19 +230,19 @@ class WorkerRegistry:
     def give(self, worker: Worker, ticket: int, cpus: float, now: float, *, alone: bool = False) -> None:
         """A worker gets an assignment; nothing else as long as it holds one that is to be ``alone``."""
         worker.alone = alone
-        if not worker.tickets:
-            worker.since = now
-            if self._pools[worker.pool].reserved_cpus is None:
-                worker.cpus = cpus
-                self._working[worker.node] = self._working.get(worker.node, 0.0) + cpus
-                self._unpark(worker.node)  # there may be room for one more
-        worker.tickets.append(ticket)
+        if not worker.tickets and self._pools[worker.pool].reserved_cpus is None:
+            worker.cpus = cpus
+            self._working[worker.node] = self._working.get(worker.node, 0.0) + cpus
+            self._unpark(worker.node)  # there may be room for one more
+        worker.tickets[ticket] = None
+        worker.begin(now)
         self._note(worker)
 
     def take(self, worker: Worker, ticket: int, now: float) -> None:
-        """A worker is done with an assignment."""
-        worker.tickets.remove(ticket)
-        worker.since = now
+        """A worker is done with an assignment, whichever of those it holds."""
+        del worker.tickets[ticket]
+        worker.began.pop(ticket, None)
+        worker.begin(now)
         if not worker.tickets:
             worker.alone = False
             self._release(worker)
@@ -231,18 +251,21 @@ class WorkerRegistry:
         self._note(worker)
 
     def lose(self, index: int) -> list[int]:
-        """A worker is gone; return the assignments it held. One that was there from the start is replaced."""
+        """A worker is gone; return the assignments it held.
+
+        Where the number of workers is fixed, one that died is replaced.
+        """
         worker = self.workers.pop(index, None)
         if worker is None:
             return []
-        held, worker.tickets = worker.tickets, []
+        held, worker.tickets, worker.began = list(worker.tickets), {}, {}
         if held:
             self._release(worker)
         if self._pools[worker.pool].reserved_cpus is not None:
             self._reserved[worker.node] -= worker.cpus
         self._unpark(worker.node)
         self._leave_members(worker)
-        if not self._elastic:
+        if not self._elastic and not worker.draining:
             self.ready(self.hire(worker.pool, worker.node, worker.gpu_ids))
         return held
 

@@ -80,13 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _kernels() -> str:
-    """Whether the native kernels are there, and if not, what becomes of them."""
-    from tamis.kernels.native import NAMES, compiled_file, failure_file, packaged_file
+    """Whether the native kernels are compiled, and if not, why."""
+    from tamis.kernels.cache import compiled_file, failure_file, packaged_file
+    from tamis.kernels.native import NAMES
 
     if os.environ.get("TAMIS_KERNELS") == "off":
         return "off (TAMIS_KERNELS=off): plain Python, far slower"
     missing = [name for name in NAMES if compiled_file(name) is None]
-    failed = [name for name in missing if failure_file(name).exists()]
+    try:
+        failed = [name for name in missing if failure_file(name).exists()]
+    except OSError as error:
+        return f"{', '.join(missing)} cannot be compiled: {error}"
     if failed:
         return f"{', '.join(failed)} cannot be compiled here, see {failure_file(failed[0])}: plain Python, far slower"
     if missing:
@@ -96,7 +100,7 @@ def _kernels() -> str:
 
 
 def packages() -> tuple[list[Package], dict[str, list[Package]]]:
-    """The packages tamis needs, and those of each extra, as its own metadata names them.
+    """The packages that tamis needs, and those of each extra, from its own metadata.
 
     >>> "pyarrow" in [package.name for package in packages()[0]]
     True
@@ -164,7 +168,7 @@ def _show(
     )
     _section("Packages", [(package.name, package.version or f"missing: {install()}") for package in core])
     _section("Extras", [(extra, _extra_state(extra, members)) for extra, members in extras.items()])
-    _section("Cluster", [("Ray", ray.version or "not installed; only needed for more than one machine")])
+    _section("Cluster", [("Ray", ray.version or "not installed; needed only for more than one machine")])
 
 
 def _extra_state(extra: str, members: list[Package]) -> str:

@@ -32,17 +32,17 @@ _DOWNLOAD: Final = (
     "of a URL generator, a downloader, an iterator and an extractor"
 )
 _MODALITIES: Final = (
-    "Stages and tasks for images, audio and video are not built yet; text is. A task type of your own is a dataclass "
-    "that extends tamis.tasks.Task"
+    "Stages for images, audio and video are not built yet; their batches are: tamis.tasks.ImageBatch, "
+    "tamis.tasks.AudioBatch, tamis.tasks.VideoTask. A stage of your own extends tamis.stages.base.ProcessingStage"
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
+_RETRIES: Final = (
+    "A run cannot be continued yet, and tamis does not divide its input among the tasks of a Slurm array: use one job "
+    "with several nodes and tamis.core.client.SlurmRayClient"
+)
 _MATH: Final = (
     "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Stages of your own "
     "extend tamis.stages.base.ProcessingStage"
-)
-_WORKFLOW: Final = (
-    "There is no base class for workflows: a tamis.pipeline.Pipeline has branches and shuffles, so that one run does "
-    "what took several. Where it does not, run one pipeline after the other"
 )
 _SETTLED: Final = "The run takes care of it; a pipeline has nothing to set"
 _DASK: Final = (
@@ -55,7 +55,6 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "BaseExecutor": "What an executor has to do is in tamis.backends.base.Executor",
     "ExactDeduplicationWorkflow": _EXACT,
     "FuzzyDeduplicationWorkflow": _OTHER_DEDUPLICATION,
     "SemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
@@ -73,13 +72,8 @@ NAMES: Final[dict[str, str]] = {
     "ClientPartitioningStage": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
     "FailedTask": "A stage that cannot do a task raises; one that leaves it out returns None",
     "NoneTask": "A stage that leaves a task out returns None",
-    "ImageBatch": _MODALITIES,
-    "ImageObject": _MODALITIES,
-    "AudioTask": _MODALITIES,
-    "AudioBatch": _MODALITIES,
-    "VideoTask": _MODALITIES,
     "InterleavedBatch": _MODALITIES,
-    "TaskPerfUtils": _METRICS,
+    "find_slurm_array_retries": _RETRIES,
     "DocumentDataset": _DASK,
     "Sequential": _DASK,
     "get_client": _DASK,
@@ -93,9 +87,9 @@ MODULES: Final[dict[str, str]] = {
     "filters": _DASK,
     "image": _DASK,
     "metrics": _METRICS,
+    "models.client": _SYNTHETIC,
     "modifiers": _DASK,
     "modules": _DASK,
-    "pipeline.workflow": _WORKFLOW,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
     "stages.deduplication.exact.workflow": _EXACT,
@@ -118,10 +112,11 @@ MODULES: Final[dict[str, str]] = {
     "stages.text.io.writer.lance": _FORMAT,
     "stages.text.models": _CLASSIFIERS,
     "stages.video": _MODALITIES,
-    "tasks.image": _MODALITIES,
-    "tasks.utils": _METRICS,
-    "tasks.video": _MODALITIES,
+    "tasks.interleaved": _MODALITIES,
+    "tasks.ocr": _MODALITIES,
+    "utils.decoder_utils": _MODALITIES,
     "utils.distributed_utils": _DASK,
+    "utils.prompts": _SYNTHETIC,
 }
 """Hints for modules and everything below them, without the package's name."""
 

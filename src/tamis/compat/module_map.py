@@ -24,8 +24,25 @@ _MODIFIER_MODULES: Final = (
 )
 
 MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "backends.base": ("compat.executors",),
+    "backends.slurm_array": ("compat.slurm_array",),
+    "backends.utils": ("compat.executors",),
+    "config.run": ("compat.config",),
+    "core.constants": ("compat.constants",),
+    "pipeline": ("compat.pipeline",),
+    "pipeline.pipeline": ("compat.pipeline",),
+    "pipeline.workflow": ("compat.workflow",),
+    "tasks": ("compat.batch",),
+    "tasks.audio_task": ("tasks",),
+    "tasks.document": ("compat.batch",),
     "tasks.file_group": ("tasks",),
     "tasks.tasks": ("tasks",),
+    "tasks.utils": ("compat.workflow",),
+    "utils.client_utils": ("compat.files",),
+    "utils.file_utils": ("compat.files",),
+    "utils.hash_utils": ("compat.files",),
+    "utils.merge_file_prefixes": ("compat.files",),
+    "utils.split_large_files": ("compat.files",),
     "utils.performance_utils": ("tasks",),
     "stages.text.filters.doc_filter": _FILTERS,
     "stages.text.filters.fasttext.fasttext_filters": _FILTERS,
@@ -61,7 +78,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "stages.text.modules.splitter": _SEGMENTS,
     "stages.text.utils.text_utils": ("stages.text.words",),
 }
-"""Where the names of a module are, beside the module of the same name if there is one."""
+"""Where the names of a module are, beside the module of the same name if there is one.
+
+``compat`` has what only such scripts need: the names that NeMo Curator keeps in ``utils``, and classes that show
+batches as pandas frames.
+"""
 
 NAMES: Final[dict[tuple[str, str], str]] = {
     ("tasks", "_EmptyTask"): "EmptyTask",

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["PADDING", "TextBuffers"]
+from tamis.kernels.signatures import PADDING, longest_near_end
 
-PADDING = 128
-"""Bytes after a text that a kernel may read, as in :mod:`tamis.kernels.sources.primitives`."""
+__all__ = ["PADDING", "TextBuffers", "null_rows"]
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,28 @@ class TextBuffers:
 
     @classmethod
     def of(cls, array: pa.Array) -> TextBuffers:
-        """The buffers of an array; of one of type ``string`` or ``large_string`` no byte of text is copied."""
-        if not pa.types.is_string(array.type) and not pa.types.is_large_string(array.type):
-            array = array.cast(pa.large_string())
+        """The buffers of an array; of one of type ``string``, ``large_string``, ``binary`` or ``large_binary`` no byte
+        of text is copied. ``ValueError`` if its offsets are damaged: a kernel would read memory that is not its own.
+        """
+        if _width(array.type) is None:
+            is_binary = pa.types.is_binary_view(array.type) or pa.types.is_fixed_size_binary(array.type)
+            array = array.cast(pa.large_binary() if is_binary else pa.large_string())
         _, offsets, data = array.buffers()
         if offsets is None or len(array) == 0:
             return cls(np.zeros(1, np.uint8), np.zeros(len(array) + 1, np.int64))
-        width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-        places = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+        width = np.dtype(_width(array.type))
+        found = np.frombuffer(offsets, width, len(array) + 1, array.offset * width.itemsize)
         held = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        return cls(held, np.ascontiguousarray(places, np.int64))
+        if found[0] < 0 or found[-1] > len(held) or (found[1:] < found[:-1]).any():
+            raise ValueError(f"the offsets of an Arrow array of type {array.type} are damaged")
+        return cls(held, np.ascontiguousarray(found, np.int64))
+
+    @staticmethod
+    def holds(kind: pa.DataType) -> bool:
+        """Whether an Arrow type is one of texts or byte strings."""
+        types = pa.types
+        is_view = types.is_string_view(kind) or types.is_binary_view(kind)
+        return _width(kind) is not None or is_view or types.is_fixed_size_binary(kind)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -52,11 +63,30 @@ class TextBuffers:
         return int(self.offsets[-1] - self.offsets[0])
 
     def tail(self) -> NDArray[np.uint8]:
-        """Memory for a text at the end of the buffer, which a kernel copies in order to read beyond it."""
-        first = int(np.searchsorted(self.offsets, len(self.data) - PADDING, side="right")) - 1
-        longest = int(np.diff(self.offsets[max(first, 0) :]).max(initial=0))
-        return np.empty(longest + 2 * PADDING, np.uint8)
+        """Memory for a text near the end of the buffer, which a kernel copies in order to read beyond it."""
+        return np.empty(longest_near_end(self.offsets, len(self.data)) + 2 * PADDING, np.uint8)
 
     def text(self, row: int) -> bytes:
         """The bytes of one text."""
         return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
+
+def null_rows(array: pa.Array) -> NDArray[np.bool_]:
+    """Which values of an array are null.
+
+    >>> null_rows(pa.array(["a", None])).tolist()
+    [False, True]
+    """
+    if not array.null_count:
+        return np.zeros(len(array), np.bool_)
+    if pa.types.is_null(array.type):
+        return np.ones(len(array), np.bool_)
+    bits = np.frombuffer(array.is_valid().buffers()[1], np.uint8)
+    return ~np.unpackbits(bits, count=len(array), bitorder="little").view(np.bool_)
+
+
+def _width(kind: pa.DataType) -> str | None:
+    """The type of the offsets of texts and byte strings; ``None`` where there are none."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return "int64"
+    return "int32" if pa.types.is_string(kind) or pa.types.is_binary(kind) else None

@@ -1,64 +1,52 @@
 """Compiles kernels: ``python -m tamis.kernels.compiler NAME ...`` (all of them if none is named).
 
-Everything else only loads what it left behind.
-
-Numba turns a module of :mod:`tamis.kernels.sources` into LLVM code, LLVM into an object file for this processor, and
-the file into the cache under its name. The object file needs no Python and no Numba.
+Numba turns a module of :mod:`tamis.kernels.sources` into LLVM code, LLVM turns that into an object file for this
+processor, and the file goes into the cache. Everything else only loads object files, which needs neither Numba nor
+Python's own functions.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import platform
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
-from tamis.kernels.native import (
-    BASELINE,
-    ENTRY,
-    NAMES,
-    cached_file,
-    failure_file,
-    lock,
-    packaged_file,
-    store_code,
-    stored_code,
-)
+from tamis.kernels import cache
+from tamis.kernels.native import ENTRY, NAMES
+from tamis.kernels.object_file import check_object
+from tamis.kernels.signatures import SIGNATURES
 
 __all__ = ["compile_kernel", "main"]
 
-_FROM_THE_C_LIBRARY = {"memcpy", "memmove", "memset", "memcmp", "bcmp"}
 
-
-def compile_kernel(source: Any, portable: bool = False) -> bytes:
-    """The object file of a module with a ``kernel`` and its ``SIGNATURE``.
+def compile_kernel(name: str, portable: bool = False) -> bytes:
+    """The object file of the kernel in a module of :mod:`tamis.kernels.sources`.
 
     Args:
-        source: The module.
+        name: The name of the module.
         portable: Whether to make it for any processor that is not too old, instead of just this one.
     """
     import llvmlite.binding as llvm
 
     from tamis.kernels.sources.primitives import compiled_for
 
-    dispatcher = compiled_for(source.SIGNATURE, source.kernel)
+    function = importlib.import_module(f"tamis.kernels.sources.{name}").kernel
+    signature = SIGNATURES[name]
+    if list(inspect.signature(function).parameters) != list(signature.parameters):
+        raise TypeError(f"the parameters of the kernel {name!r} are not those of its signature")
+    dispatcher = compiled_for(signature, function)
     (compiled,) = dispatcher.overloads.values()
     module = llvm.parse_assembly(dispatcher.inspect_llvm(dispatcher.signatures[0]))
     module.get_function(compiled.fndesc.llvm_func_name).name = ENTRY
-    foreign = {f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")}
-    if foreign - _FROM_THE_C_LIBRARY:
-        # LLVM ends the process where it cannot find a symbol, so such a file must never come into being.
-        raise RuntimeError(f"{source.__name__} needs {', '.join(sorted(foreign))}, which no kernel may need")
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=BASELINE.get(platform.machine(), "generic") if portable else llvm.get_host_cpu_name(),
-        features="" if portable else llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="static" if sys.platform != "win32" else "default",
-        codemodel="jitdefault",
-    )
-    code: bytes = machine.emit_object(module)
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration and value.name != ENTRY:
+            value.linkage = "internal"  # nothing else is called from outside
+    code: bytes = _target_machine(portable).emit_object(module)
+    check_object(code, ENTRY)
     return code
 
 
@@ -66,10 +54,10 @@ def compile_for_package() -> list[Path]:
     """Compile all kernels into the package, for it to be shipped with."""
     files = []
     for name in NAMES:
-        final = packaged_file(name)
-        if stored_code(final) is None:
+        final = cache.packaged_file(name)
+        if cache.stored_code(final) is None:
             final.parent.mkdir(exist_ok=True)
-            store_code(final, compile_kernel(_source(name), portable=True))
+            cache.store_code(final, compile_kernel(name, portable=True))
         files.append(final)
     for other in set(files[0].parent.glob("*.o")) - set(files):
         other.unlink()
@@ -77,18 +65,17 @@ def compile_for_package() -> list[Path]:
 
 
 def compile_into_cache(name: str) -> None:
-    """Compile a kernel unless another process has done so, or is doing so now and then waited for."""
-    final = cached_file(name)
-    final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with lock(final.with_suffix(".lock")):
-        if stored_code(final) is not None:
+    """Compile a kernel unless another process has done so; waits for one that is doing it now."""
+    final = cache.cached_file(name)
+    with cache.lock(final.with_suffix(".lock")):
+        if cache.stored_code(final, must_be_own=True) is not None:
             return
         try:
-            store_code(final, compile_kernel(_source(name)))
+            cache.store_code(final, compile_kernel(name))
         except (OSError, MemoryError):
-            raise  # another time it may go well
+            raise  # another time it may work
         except Exception:
-            failure_file(name).write_text(traceback.format_exc(), encoding="utf-8")
+            cache.failure_file(name).write_text(traceback.format_exc(), encoding="utf-8")
             raise
 
 
@@ -98,8 +85,23 @@ def main(names: list[str]) -> None:
         compile_into_cache(name)
 
 
-def _source(name: str) -> Any:
-    return importlib.import_module(f"tamis.kernels.sources.{name}")
+def _target_machine(portable: bool) -> Any:
+    """What LLVM makes code for.
+
+    The linker that loads an object file may put its code gigabytes away from its constants and from the C library. So
+    addresses are written with all 64 bits, which is what the code model "jitdefault" means. With it, x86-64 and 64-bit
+    ARM need no position-independent code, as the linker knows all addresses. Other machines get what LLVM prefers.
+    """
+    import llvmlite.binding as llvm
+
+    has_wide_addresses = platform.machine() in ("x86_64", "aarch64") and sys.platform.startswith("linux")
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=cache.BASELINE.get(platform.machine(), "generic") if portable else llvm.get_host_cpu_name(),
+        features="" if portable else llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="static" if has_wide_addresses else "default",
+        codemodel="jitdefault",
+    )
 
 
 if __name__ == "__main__":

@@ -63,6 +63,9 @@ SENTENCE_ENDS = frozenset("\"'”’»›…")  # noqa: RUF001 - closing quotati
 """Characters that may end a sentence, beside those that Unicode calls sentence terminals."""
 
 _KEPT_SCRATCH_BYTES = 64 << 20
+_LONGEST_NGRAM = 1 << 40
+"""No text has so many words."""
+
 _SCRATCH = threading.local()
 
 
@@ -137,16 +140,31 @@ def ranges_in(written: str) -> Iterator[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _program(checks: tuple[Check, ...]) -> tuple[int, NDArray[np.int64], NDArray[np.float64], int, int]:
+def _program(checks: tuple[Check, ...]) -> tuple[int, NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]:
     """The checks as the kernel takes them."""
-    pairs = [(check.numerator, -1 if check.denominator is None else check.denominator) for check in checks]
-    values = [(check.empty, check.highest, check.low, check.high, float(check.invert)) for check in checks]
-    ngrams = [
-        sum(1 << n for n in {check.numerator - measure for check in checks} if 1 <= n <= measures.MOST_WORDS)
-        for measure in (measures.TOP_NGRAM_CHARACTERS, measures.REPEATED_NGRAM_CHARACTERS)
+    wanted = {ngram for check in checks if (ngram := measures.ngram_of(check.numerator)) is not None}
+    sizes = sorted({n for n, _ in wanted})
+    operands = [
+        (_numerator(check.numerator, sizes), -1 if check.denominator is None else check.denominator) for check in checks
     ]
-    operands, parameters = np.array(pairs, np.int64).reshape(-1), np.array(values, np.float64).reshape(-1)
-    return len(checks), operands, parameters, ngrams[0], ngrams[1]
+    values = [(check.empty, check.highest, check.low, check.high, float(check.invert)) for check in checks]
+    ngrams = [(min(n, _LONGEST_NGRAM), (n, True) in wanted) for n in sizes]
+    return (
+        len(checks),
+        np.array(operands, np.int64).reshape(-1),
+        np.array(values, np.float64).reshape(-1),
+        np.array(ngrams, np.int64).reshape(-1),
+        len(sizes),
+    )
+
+
+def _numerator(measure: int, sizes: list[int]) -> int:
+    """A measure by its number in the kernel, which numbers n-grams by their place among those that are wanted."""
+    ngram = measures.ngram_of(measure)
+    if ngram is None:
+        return measure
+    n, is_top = ngram
+    return measures.MEASURES + 2 * sizes.index(n) + (0 if is_top else 1)
 
 
 def _scratch(needed: int) -> NDArray[np.uint8]:

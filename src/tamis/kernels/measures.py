@@ -55,19 +55,12 @@ POLICY_PARAGRAPHS: Final = 30  # with a phrase of small print; all of them if on
 URL_CHARACTERS: Final = 31
 PORNOGRAPHIC_URLS: Final = 32  # 1 if "porn" is in one of them
 
-# Its n-grams: for an n of 1 to MOST_WORDS, at these numbers plus n.
-TOP_NGRAM_CHARACTERS: Final = 33  # that go when the most frequent n-gram is removed; all if there is none
-REPEATED_NGRAM_CHARACTERS: Final = 50  # in n-grams that were there before; all if there is none
+HASH_SIGNS: Final = 33  # bytes that are "#"; for the kernel's own use
 
-MOST_WORDS: Final = 16
-"""The longest n-gram that the kernel knows."""
+MEASURES: Final = 34
+"""How many there are, beside n-grams."""
 
 SHORT_LINE_CHARACTERS: Final = 30
-
-HASH_SIGNS: Final = 67  # bytes that are "#"; for the kernel's own use
-
-MEASURES: Final = 68
-"""How many there are."""
 
 # What the table of characters says of each.
 IS_SPACE: Final = 1
@@ -82,3 +75,27 @@ COMMON: Final = 1
 
 SYMBOL: Final = 2
 """In the vocabulary: an ellipsis."""
+
+
+def top_ngram_characters(n: int) -> int:
+    """The measure: characters that go when the most frequent n-gram is removed; all of them if there is no n-gram.
+
+    >>> ngram_of(top_ngram_characters(5))
+    (5, True)
+    """
+    return MEASURES + 2 * n
+
+
+def repeated_ngram_characters(n: int) -> int:
+    """The measure: characters in n-grams that were there before; all of them if there is no n-gram.
+
+    >>> ngram_of(repeated_ngram_characters(5))
+    (5, False)
+    """
+    return MEASURES + 2 * n + 1
+
+
+def ngram_of(measure: int) -> tuple[int, bool] | None:
+    """The n of a measure of n-grams, and whether the most frequent one counts; ``None`` for any other measure."""
+    n, is_repeated = divmod(measure - MEASURES, 2)
+    return (n, not is_repeated) if measure >= MEASURES else None

@@ -14,7 +14,8 @@ from tamis.errors import AllSetAsideError, RunInterrupted
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.printable import MESSAGE_CHARACTERS, shortened
-from tamis.runs.directory import RunDirectory, RunJournal
+from tamis.runs.directory import RunDirectory
+from tamis.runs.journal import RunJournal
 from tamis.runs.past_runs import unmark_running
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report

@@ -11,10 +11,11 @@ import pyarrow as pa
 from tamis.errors import ColumnError, PlanError, TypeMismatchError, did_you_mean
 from tamis.plan.graph import Vertex
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, task_types
+from tamis.stages.column_values import holds_text
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
-from tamis.stages.text.forms import holds_text
 from tamis.tasks import EmptyTask, TableTask, Task
+from tamis.tasks.views import can_be_taken
 
 DROP_COLUMNS = ("dropped_by", "dropped_because")
 """The columns that rows in the branch of :class:`tamis.stages.flow.Dropped` have in addition."""
@@ -51,7 +52,7 @@ class AddedColumns:
         stage: The stage's name in the plan.
         kind: Its class.
         columns: The columns.
-        may_replace: Whether it was told to replace columns.
+        may_replace: Whether it may replace columns.
     """
 
     stage: str
@@ -66,7 +67,7 @@ class AddedColumns:
         return cls(vertex.name, type(stage).__name__, tuple(stage.adds_columns()), stage.overwrite_columns)
 
     def check(self, available: Collection[str]) -> None:
-        """Refuse a stage that would replace a column of its input without being told to."""
+        """Refuse a stage that would replace a column of its input, unless it may."""
         for column in () if self.may_replace else self.columns:
             if self.columns.count(column) > 1:
                 raise ColumnError(
@@ -120,9 +121,8 @@ def _type_message(name: str, takes: Any, origin: str, kind: Any) -> str:
 
 
 def _fits(given: Any, taken: Any) -> bool:
-    """Whether a task of the given kind may be of the kind that is taken (``Task`` alone fits any)."""
-    givens, takens = _several(given), _several(taken)
-    return any(g is Task or t is Task or issubclass(g, t) or issubclass(t, g) for g in givens for t in takens)
+    """Whether a task of the given kind may be of the kind that is taken."""
+    return any(can_be_taken(g, t) for g in _several(given) for t in _several(taken))
 
 
 def _several(kind: Any) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import PlanError
@@ -12,6 +12,7 @@ from tamis.plan.check import check_graph
 from tamis.plan.describe import describe
 from tamis.plan.graph import END, Stage, Vertex, build_graph
 from tamis.stages.base import task_types
+from tamis.stages.batch_limit import BatchLimit
 from tamis.stages.emit import MAIN
 from tamis.stages.flow import BranchStage
 from tamis.stages.resources import Resources
@@ -21,14 +22,14 @@ from tamis.tasks.base import digest
 
 @dataclass(frozen=True)
 class Sizing:
-    """How many workers a stage may have; without any limit it is the executor's to decide.
+    """How many workers a stage may have; without any limit the executor decides.
 
     Args:
         least, most: Limits on their number; equal ones fix it.
         per_node: A number for each machine instead.
 
     >>> str(Sizing(2, 2)), str(Sizing(most=8)), str(Sizing(per_node=2)), str(Sizing())
-    ('2 workers', 'up to 8 workers', '2 workers a machine', '')
+    ('2 workers', 'up to 8 workers', '2 workers per machine', '')
     """
 
     least: int | None = None
@@ -43,7 +44,7 @@ class Sizing:
         limits["min_workers/max_workers"] = spec.get("min_workers") or spec.get("max_workers")
         given = [name for name, value in limits.items() if value is not None]
         if len(given) > 1:
-            raise PlanError(f"stage {stage.name!r} says {' and '.join(given)}: give one of them")
+            raise PlanError(f"stage {stage.name!r} sets {' and '.join(given)}; set only one of them")
         if stage.num_workers() is not None:
             return cls(stage.num_workers(), stage.num_workers())
         least, most = spec.get("min_workers"), spec.get("max_workers")
@@ -56,7 +57,7 @@ class Sizing:
 
     def __str__(self) -> str:
         if self.per_node is not None:
-            return f"{self.per_node:g} workers a machine"
+            return f"{self.per_node:g} workers per machine"
         if self.least == self.most:
             return "" if self.most is None else _count(self.most, "worker")
         words = [f"at least {self.least}"] if self.least is not None else []
@@ -84,18 +85,21 @@ class Group:
     Args:
         index: Its number in the plan.
         entry: The vertex its tasks arrive at.
-        vertices: All its vertices; the ways between them are taken inside the worker.
+        vertices: All its vertices; tasks pass between them inside the worker.
         is_source: Whether the driver makes its tasks.
         targets: The groups its outputs go to.
         inputs: The groups it is fed by.
-        resources: What one worker needs.
-        releases_gil: Whether all of its stages do.
+        resources: What one worker holds.
+        releases_gil: Whether all of its stages release Python's lock.
         workers: How many workers there may be.
-        runtime_env: What their processes need beside the stages.
-        timeout_s: How long one task, or batch of them, may take.
-        batch_size: How many tasks the entry stage is given at once.
-        batch_bytes: Or how many bytes of them, by weight.
+        runtime_env: The Ray runtime environment of its workers.
+        timeout_s: Seconds that one task, or batch of tasks, may take.
+        batch_size: The most tasks in one assignment; ``None`` if there is no such limit.
+        batch_bytes: The most bytes in one assignment, by weight.
+        batch_rows: The most rows in one assignment.
         ordered: Whether batches must be made of consecutive tasks, in the order of the input.
+        is_async: Whether the entry stage is ``async``.
+        in_flight: How many assignments one worker works on at the same time: one unless the entry stage is ``async``.
         merged: Neighbouring stages that run as one, by the first of them.
     """
 
@@ -110,9 +114,12 @@ class Group:
     workers: Sizing = Sizing()
     runtime_env: dict[str, Any] | None = None
     timeout_s: float | None = None
-    batch_size: int = 1
+    batch_size: int | None = 1
     batch_bytes: int | None = None
+    batch_rows: int | None = None
     ordered: bool = False
+    is_async: bool = False
+    in_flight: int = 1
     merged: dict[int, Merged] = field(default_factory=dict)
 
     @property
@@ -148,23 +155,25 @@ class Plan:
 
     def _heading(self, group: Group) -> str:
         if group.is_source:
-            behind = "when everything before it is done" if group.inputs else "lists the input"
-            return f"on the driver, {behind}"
+            when = "when everything before it is done" if group.inputs else "lists the input"
+            return f"on the driver, {when}"
         need = group.resources
         words = [f"{need.cpus:g} cpu"]
         if need.gpus:
             words.append(f"{need.gpus:g} gpu")
         if need.gpu_memory_gb:
             words.append(f"{need.gpu_memory_gb:g} GB of gpu memory")
-        words.append("threads" if group.releases_gil and not need.requires_gpu else "processes")
+        waits = group.is_async and group.timeout_s is None
+        words.append("threads" if (group.releases_gil or waits) and not need.requires_gpu else "processes")
         if str(group.workers):
             words.append(str(group.workers))
         if group.timeout_s is not None:
-            words.append(f"at most {group.timeout_s:g} s a task")
-        if group.batch_bytes is not None:
-            words.append(f"up to {group.batch_bytes:,} bytes at once")
-        elif group.batch_size > 1:
-            words.append(f"{group.batch_size} tasks at once")
+            words.append(f"at most {group.timeout_s:g} s per task")
+        limit = BatchLimit.of(self.vertices[group.entry].stage)
+        if limit is not None:
+            words.append(str(limit))
+        if group.is_async:
+            words.append(f"up to {group.in_flight} calls in flight")
         return ", ".join(words)
 
     def _line(self, vertex: Vertex) -> str:
@@ -191,9 +200,9 @@ def make_plan(
     Args:
         name: The pipeline's name.
         stages: Its stages.
-        initial: What the first stage is given, when it is no source.
+        initial: What the first stage is given, if it is not a source.
         fuse: Whether neighbouring stages may run in one worker, without data moving between them.
-        batch: Whether each stage waits until the one before it has done the whole data.
+        batch: Whether each stage waits until the one before it has processed all data.
     """
     if not stages:
         raise PlanError(f"pipeline {name!r} has no stages: add some with add_stage()")
@@ -209,37 +218,68 @@ def make_plan(
 def _fuse(vertices: list[Vertex], fuse: bool) -> list[int]:
     """The number of the group of each vertex."""
     group_of: list[int] = []
-    count = 0
+    needs: list[Resources] = []  # what one worker of each group holds
     for vertex in vertices:
         homes = {group_of[i] for i in vertex.inputs}
-        joins = (
-            len(homes) == 1 and not vertex.is_source and all(_joins(vertices[i], vertex, fuse) for i in vertex.inputs)
-        )
-        if joins:
-            group_of.append(homes.pop())
+        joined = None
+        if len(homes) == 1 and not vertex.is_source:
+            (home,) = homes
+            held = [_joined(vertices[i], needs[home], vertex, fuse) for i in vertex.inputs]
+            joined = held[0] if all(each is not None for each in held) else None
+        if joined is not None:
+            group_of.append(home)
+            needs[home] = joined
         else:
-            group_of.append(count)
-            count += 1
+            group_of.append(len(needs))
+            needs.append(vertex.stage.resources)
     return group_of
 
 
-def _joins(before: Vertex, after: Vertex, fuse: bool) -> bool:
-    """Whether two neighbours can share a worker and lose nothing by it."""
+def _joined(before: Vertex, held: Resources, after: Vertex, fuse: bool) -> Resources | None:
+    """What a worker that runs a stage and its neighbour holds; ``None`` if they should not share a worker.
+
+    Args:
+        before: The stage.
+        held: What a worker of its group holds.
+        after: The neighbour.
+        fuse: Whether stages may share a worker at all.
+    """
     a, b = before.stage, after.stage
     if a.is_sink_stage:
-        return False  # what it names is there only once the task is done
-    if before.is_source or a.resources.requires_gpu or b.resources.requires_gpu or _batches(b):
-        return False
+        return None  # the files that it names are there only once the task is done
+    if before.is_source or _batches(b) or b.is_async:
+        return None
     if isinstance(b, BranchStage) and a.runtime_env == b.runtime_env:
-        return True  # a branch does no work of its own
-    return (
+        return held  # a branch does no work of its own
+    alike = (
         fuse
+        and a.fuse
+        and b.fuse
+        and not a.is_async
         and not _fans_out(a)
-        and _cpus(a) == _cpus(b)
         and Sizing.of(a) == Sizing.of(b)
         and a.runtime_env == b.runtime_env
         and a.timeout_s is b.timeout_s is None
     )
+    if not alike:
+        return None
+    if a.resources.requires_gpu or b.resources.requires_gpu:
+        return _on_one_card(a.resources, held, b.resources)
+    return max(held, b.resources, key=lambda needs: needs.cpus) if _cpus(a) == _cpus(b) else None
+
+
+def _on_one_card(a: Resources, held: Resources, b: Resources) -> Resources | None:
+    """What a worker of two GPU stages with equal needs holds, so that data stays on the card between them.
+
+    Whole cards are held once. Parts of a card add up, since the worker holds the memory of both stages, and so they
+    must fit on one card. Where memory is given in GB it is not known at this point whether both fit.
+    """
+    if a != b or a.gpu_memory_gb:
+        return None
+    if a.gpus >= 1:
+        return held
+    gpus = round(held.gpus + b.gpus, 9)
+    return replace(held, gpus=gpus) if gpus <= 1 else None
 
 
 def _cpus(stage: Stage) -> float:
@@ -248,15 +288,13 @@ def _cpus(stage: Stage) -> float:
 
 
 def _batches(stage: Stage) -> bool:
-    return (stage.batch_size > 1 and stage.supports_batch_processing()) or getattr(
-        stage, "batch_bytes", None
-    ) is not None
+    return BatchLimit.of(stage) is not None
 
 
 def _fans_out(stage: Stage) -> bool:
     """Whether a stage makes many tasks of one, which should then spread over the workers.
 
-    Readers do not count: what they make of one file is a stream that is best worked off where it is read.
+    Readers do not count: the batches of one file are a stream, best processed where it is read.
     """
     takes, _ = task_types(stage)
     if takes is EmptyTask:
@@ -278,8 +316,7 @@ def _group(index: int, inside: list[Vertex], group_of: list[int]) -> Group:
     stages = [v.stage for v in inside]
     targets = {group_of[t] for v in inside for t in v.edges.values() if t != END} - {index}
     inputs = {group_of[i] for v in inside for i in v.inputs} - {index}
-    batch_bytes = getattr(entry.stage, "batch_bytes", None)
-    batched = _batches(entry.stage)
+    limit = BatchLimit.of(entry.stage)
     return Group(
         index=index,
         entry=entry.index,
@@ -287,16 +324,37 @@ def _group(index: int, inside: list[Vertex], group_of: list[int]) -> Group:
         is_source=entry.is_source,
         targets=tuple(sorted(targets)),
         inputs=tuple(sorted(inputs)),
-        resources=max((s.resources for s in stages), key=lambda r: (r.requires_gpu, r.cpus)),
+        resources=_held(inside),
         releases_gil=all(s.releases_gil for s in stages),
-        workers=Sizing.of(entry.stage),
+        workers=_workers(entry.stage),
         runtime_env=entry.stage.runtime_env,
         timeout_s=entry.stage.timeout_s,
-        batch_size=entry.stage.batch_size if batch_bytes is None else 2**31,
-        batch_bytes=batch_bytes,
-        ordered=batched,
+        batch_size=1 if limit is None else limit.tasks,
+        batch_bytes=limit.nbytes if limit else None,
+        batch_rows=limit.rows if limit else None,
+        ordered=limit is not None,
+        is_async=entry.stage.is_async,
+        in_flight=entry.stage.max_in_flight if entry.stage.is_async else 1,
         merged=_merged(inside),
     )
+
+
+def _workers(stage: Stage) -> Sizing:
+    """How many workers a stage may have. An ``async`` stage has one unless it asks for more: it only waits."""
+    sizing = Sizing.of(stage)
+    return Sizing(1, 1) if stage.is_async and not sizing else sizing
+
+
+def _held(inside: list[Vertex]) -> Resources:
+    """What one worker of a group holds."""
+    held = inside[0].stage.resources
+    for vertex in inside[1:]:
+        needs = vertex.stage.resources
+        if needs.requires_gpu:
+            held = _on_one_card(needs, held, needs) or held
+        elif needs.cpus > held.cpus and not held.requires_gpu:
+            held = needs
+    return held
 
 
 def _merged(inside: list[Vertex]) -> dict[int, Merged]:

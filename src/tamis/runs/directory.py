@@ -5,7 +5,7 @@ report.html     the same, for people
 plan.txt        what was planned
 ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
-quarantine/     rows that could not be read
+quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
 scratch/        data between stages; removed when the run is done
 running.json    which process uses the directory; removed when the run ends
@@ -26,16 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from tamis.errors import PlanError
-from tamis.runs.ledger import Ledger
 from tamis.runs.past_runs import mark_running
+from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
-from tamis.stages.emit import Publish
-from tamis.stages.io.paths import publish, remove_unpublished
 from tamis.tasks import Task
-from tamis.tasks.storage import pickled, read_task
-
-MAX_LISTED = 1000
-"""How many output files ``run.json`` names."""
+from tamis.tasks.storage import read_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +117,10 @@ class RunDirectory:
                     rows.append(json.loads(line))
         return rows
 
+    def tasks_set_aside(self) -> Iterator[SetAsideTask]:
+        """The tasks that were given up, with the cause, in the order of the input."""
+        return tasks_set_aside(self.quarantine)
+
     def remove_scratch(self) -> None:
         """Free the space of data between stages."""
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -153,64 +152,3 @@ def _claim(parent: str, name: str) -> str:
             continue
         return path
     raise AssertionError("there is always another number")
-
-
-class RunJournal:
-    """Records finished work in the ledger and publishes its files.
-
-    Args:
-        directory: The run's directory.
-    """
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self._directory = directory
-        self._ledger = Ledger(directory.ledger)
-        self._pending: list[Publish] = []
-        self._output_log = Path(directory.path, "outputs.jsonl").open("a", encoding="utf-8")  # noqa: SIM115 - held open
-        self.outputs = 0
-        self.files: list[dict[str, Any]] = []
-        self.file_count = self.file_rows = self.file_bytes = 0
-
-    def record(self, stage: str, task_ids: list[str], published: list[Publish]) -> None:
-        """An assignment is done and made these files."""
-        if not published:
-            return
-        files = [{"path": p.final, "rows": p.rows, "bytes": p.nbytes} for p in published]
-        self._ledger.append({"stage": stage, "tasks": task_ids, "files": files})
-        self._pending += published
-        for file in files:
-            if not self._directory.keeps(str(file["path"])):
-                self.file_count += 1
-                self.file_rows += int(str(file["rows"]))
-                self.file_bytes += int(str(file["bytes"]))
-                if len(self.files) < MAX_LISTED:
-                    self.files.append(file)
-
-    def output(self, envelope: Any) -> None:
-        """A task has come to the end of the pipeline."""
-        self.outputs += 1
-        entry: dict[str, Any] = {"order": envelope.order}
-        payload = envelope.payload
-        if isinstance(payload, StoredOutput):
-            entry["file"] = os.path.basename(payload.path)
-        else:
-            entry["task"] = base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()
-        self._output_log.write(json.dumps(entry) + "\n")
-
-    def flush(self) -> None:
-        """Make the records durable, then give the files their names."""
-        self._ledger.commit()
-        for item in self._pending:
-            publish(item)
-        self._pending.clear()
-
-    def forget(self, published: list[Publish]) -> None:
-        """Remove the files of an attempt that does not count."""
-        for item in published:
-            remove_unpublished(item)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self.flush()
-        self._ledger.close()
-        self._output_log.close()

@@ -80,8 +80,13 @@ class DropLog:
 
 
 def read_drops(folder: str) -> pa.Table:
-    """Everything that a run noted: for runs that are not too large."""
-    return pa.concat_tables([SCHEMA.empty_table(), *_tables(folder)], promote_options="permissive")
+    """Everything that a run noted, sorted by the names of the rows: for runs that are not too large."""
+    import pyarrow.compute as pc
+
+    table = pa.concat_tables([SCHEMA.empty_table(), *_tables(folder)], promote_options="permissive")
+    keys = ["source", "position", "part", "stage", "reason"]
+    plain = [table[k].cast(pa.string()) if pa.types.is_dictionary(table[k].type) else table[k] for k in keys]
+    return table.take(pc.sort_indices(pa.table(plain, keys), sort_keys=[(k, "ascending") for k in keys]))
 
 
 def _tables(folder: str) -> Iterator[pa.Table]:

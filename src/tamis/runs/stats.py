@@ -18,7 +18,8 @@ class StageStats:
         seconds: Time spent in the stage, summed over workers.
         dropped: Rows dropped on purpose, by reason.
         quarantined: Rows that could not be read or processed and were set aside, as far as their number is known.
-        tasks_set_aside: Whole tasks that were given up and set aside; their rows may not have been counted.
+        tasks_set_aside: Whole tasks that were given up and set aside.
+        tasks_uncounted: Those of them whose number of rows is not known, since they stand for files.
         retries: Times a task was tried again.
         files: Files published by the stage, if it writes.
         custom: What the stage itself counted, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
@@ -36,6 +37,7 @@ class StageStats:
     dropped: dict[str, int] = field(default_factory=dict)
     quarantined: int = 0
     tasks_set_aside: int = 0
+    tasks_uncounted: int = 0
     retries: int = 0
     files: int = 0
     custom: dict[str, float] = field(default_factory=dict)
@@ -65,6 +67,7 @@ _NUMBERS = (
     "seconds",
     "quarantined",
     "tasks_set_aside",
+    "tasks_uncounted",
     "retries",
     "files",
 )
@@ -162,6 +165,11 @@ class RunSummary:
     def tasks_set_aside(self) -> int:
         """Whole tasks in the quarantine."""
         return sum(stage.tasks_set_aside for stage in self.stages)
+
+    @property
+    def tasks_uncounted(self) -> int:
+        """Whole tasks in the quarantine whose number of rows is not known."""
+        return sum(stage.tasks_uncounted for stage in self.stages)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

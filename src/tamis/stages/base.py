@@ -9,14 +9,14 @@ import functools
 import inspect
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tamis.errors import PlanError, did_you_mean
 from tamis.stages.emit import DROPPED, BadRows, Drop, Emit, Publish
 from tamis.stages.resources import Resources
-from tamis.tasks import Task
+from tamis.tasks import TableTask, Task
 
 __all__ = [
     "CompositeStage",
@@ -65,8 +65,9 @@ class WorkerMetadata:
 class ProcessingStage(Generic[X, Y]):
     """One step of a pipeline: turns a task into none, one or many.
 
-    Subclasses implement :meth:`process` (or :meth:`process_batch`) and say what they need in class attributes. A
-    stage knows nothing of where it runs; each worker has its own copy.
+    Subclasses implement :meth:`process` (or :meth:`process_batch`) and declare what they need in class attributes. A
+    stage does not know where it runs; each worker has its own copy. If :meth:`process` is a coroutine function
+    (``async def``), one worker keeps up to :attr:`max_in_flight` calls in flight: for stages that wait for a server.
 
     >>> from tamis.tasks import DocumentBatch
     >>> class Head(ProcessingStage[DocumentBatch, DocumentBatch]):
@@ -80,24 +81,35 @@ class ProcessingStage(Generic[X, Y]):
         name: Shown in plans and reports; the class name when not set.
         resources: What one worker needs.
         batch_size: How many tasks :meth:`process_batch` is given at once.
+        batch_rows, batch_bytes, batch_tokens: Instead of a number of tasks: how many rows, bytes or tokens a call is
+            given at most. Small tasks are put together, in the order of the input, and large ones are cut. Tokens are
+            counted by :meth:`count_tokens`.
+        max_in_flight: How many calls of an ``async`` :meth:`process` one worker keeps in flight.
+        fuse: Whether the stage may share a worker with its neighbours, so that tasks are passed on without a copy.
         runtime_env: The Ray runtime environment of its workers.
-        timeout_s: How long it may work on one task, or batch of them: then its worker is ended and the task tried
-            again. A stage with a limit has a worker of its own.
-        releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). Such stages run on
-            threads locally, the others on processes.
-        is_source_stage, is_sink_stage: What the names say.
+        timeout_s: Seconds that it may work on one task, or batch of tasks. After that its worker is ended (of an
+            ``async`` stage, only the call is cancelled) and the task is tried again. A stage with a time limit has
+            workers of its own.
+        releases_gil: Whether its work runs outside Python's lock (Arrow, Polars, NumPy, I/O). The local executor runs
+            such stages on threads and the others in processes.
+        is_source_stage, is_sink_stage: Whether it starts or ends a pipeline.
         makes_rows: How its rows come from those it was given: ``"same"`` (each is one of them), ``"split"`` (several
             may be pieces of one), ``"joined"`` (one may be several of them) or ``"new"`` (there is no way back). Of the
             first two, a row that is not in the output was dropped, also where the stage does not say so.
         fans_out: Whether it makes many tasks of one, which should spread over the workers.
-        internal: Plumbing that reports need not show.
-        side_ports: Ports whose rows also leave elsewhere or were dropped, so that they do not count as output rows.
+        side_ports: Ports whose rows are dropped rows, or copies of rows on other ports: they are not counted as output.
+        internal: Whether reports leave it out.
         overwrite_columns: Whether the columns of :meth:`adds_columns` may replace columns that are already there.
     """
 
     name: str = ""
     resources: Resources = Resources(cpus=1.0)
     batch_size: int = 1
+    batch_rows: int | None = None
+    batch_bytes: int | None = None
+    batch_tokens: int | None = None
+    max_in_flight: int = 64
+    fuse: bool = True
     runtime_env: dict[str, Any] | None = None
     timeout_s: float | None = None
     overwrite_columns: bool = False
@@ -127,9 +139,28 @@ class ProcessingStage(Generic[X, Y]):
         raise NotImplementedError(f"{type(self).__name__} has no process()")
 
     def process_batch(self, tasks: list[X]) -> Iterable[Emission]:
-        """Work on up to :attr:`batch_size` tasks at once. By default: one after the other."""
+        """Work on several tasks at once, up to :attr:`batch_size` or another limit. By default: one after the other."""
         for task in tasks:
             yield from emissions(self.process(task))
+
+    @property
+    def is_async(self) -> bool:
+        """Whether :meth:`process` (or :meth:`process_batch`, where the stage has one of its own) is ``async``."""
+        return _is_async(type(self).process_batch if self.supports_batch_processing() else type(self).process)
+
+    def count_tokens(self, task: X) -> Sequence[int]:
+        """The number of tokens in each row, for :attr:`batch_tokens`. By default: the column ``num_tokens``.
+
+        Override it to count differently, for example by the length of the text: ``pc.binary_length(task["text"])``.
+        """
+        columns = task.get_columns() if isinstance(task, TableTask) else []
+        if "num_tokens" not in columns:
+            raise TypeError(
+                f"{type(self).__name__} sets batch_tokens, but the tasks have no column 'num_tokens': add TokenCount() "
+                "before it, or define count_tokens(task), which returns the number of tokens in each row"
+            )
+        counts: list[int] = task["num_tokens"].to_numpy()  # type: ignore[index]  # a TableTask
+        return counts
 
     def inputs(self) -> tuple[list[str], list[str]]:
         """Task attributes and data columns that must be there: ``(["data"], ["text"])``."""
@@ -148,10 +179,10 @@ class ProcessingStage(Generic[X, Y]):
         return []
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        """The columns behind this stage, given those before it; ``None`` means they cannot be known.
+        """The columns after this stage, given those before it; ``None`` means they cannot be known.
 
-        A stage that overrides :meth:`outputs` is taken at its word. One that does not may add columns that it does
-        not name, so nothing is known behind it.
+        For a stage that overrides :meth:`outputs`, those columns are added. A stage that does not may add columns
+        that it does not name, so nothing is known after it.
         """
         if type(self).outputs is ProcessingStage.outputs or available is None:
             return None
@@ -231,6 +262,11 @@ class ProcessingStage(Generic[X, Y]):
         name: str | None = None,
         resources: Resources | None = None,
         batch_size: int | None = None,
+        batch_rows: int | None = None,
+        batch_bytes: int | None = None,
+        batch_tokens: int | None = None,
+        max_in_flight: int | None = None,
+        fuse: bool | None = None,
         runtime_env: dict[str, Any] | None = None,
         num_workers: int | None = None,
         num_workers_per_node: float | None = None,
@@ -245,10 +281,17 @@ class ProcessingStage(Generic[X, Y]):
         >>> stage.resources.gpus, stage.batch_size, ProcessingStage().batch_size
         (0.25, 128, 1)
         """
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size={batch_size}: must be at least 1")
-        if num_workers is not None and num_workers < 1:
-            raise ValueError(f"num_workers={num_workers}: must be at least 1")
+        counts = {
+            "batch_size": batch_size,
+            "batch_rows": batch_rows,
+            "batch_bytes": batch_bytes,
+            "batch_tokens": batch_tokens,
+            "max_in_flight": max_in_flight,
+            "num_workers": num_workers,
+        }
+        for given, count in counts.items():
+            if count is not None and count < 1:
+                raise ValueError(f"{given}={count}: must be at least 1")
         for given, number in (("num_workers_per_node", num_workers_per_node), ("timeout_s", timeout_s)):
             if number is not None and number <= 0:
                 raise ValueError(f"{given}={number}: must be more than 0")
@@ -257,6 +300,11 @@ class ProcessingStage(Generic[X, Y]):
             "name": name,
             "resources": resources,
             "batch_size": batch_size,
+            "batch_rows": batch_rows,
+            "batch_bytes": batch_bytes,
+            "batch_tokens": batch_tokens,
+            "max_in_flight": max_in_flight,
+            "fuse": fuse,
             "runtime_env": runtime_env,
             "_num_workers": num_workers,
             "_num_workers_per_node": num_workers_per_node,
@@ -288,8 +336,9 @@ class ProcessingStage(Generic[X, Y]):
 class SourceStage(ProcessingStage[X, Y]):
     """A stage whose tasks are made by the driver, one after the other, as room for them appears.
 
-    At the start of a pipeline it lists the input. Behind another stage it is a barrier: once everything before it
-    is finished, its splits are what goes on (the reading side of a shuffle). Splits name data, they do not hold it.
+    At the start of a pipeline it lists the input. After another stage it is a barrier: once everything before it is
+    finished, the pipeline continues with its splits (the reading side of a shuffle). Splits name data, they do not
+    hold it.
     """
 
     is_source_stage: ClassVar[bool] = True
@@ -349,10 +398,17 @@ def emissions(result: Any) -> Iterator[Emission]:
     if isinstance(result, Task | Emit | Drop | BadRows | Publish):
         yield result
         return
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("process() is async: await it, or call it through a pipeline")
     if not isinstance(result, Iterable) or isinstance(result, str | bytes | Mapping) or hasattr(result, "columns"):
         raise TypeError(f"process() returned {type(result).__name__}; it must return a task, several, or None")
     for item in result:
         yield from emissions(item)
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def task_types(stage: ProcessingStage[Any, Any]) -> tuple[Any, Any]:
@@ -389,8 +445,10 @@ class FunctionStage(ProcessingStage[Any, Any]):
         resources: Resources,
         batch_size: int,
         fans_out: bool = False,
+        max_in_flight: int = ProcessingStage.max_in_flight,
     ) -> None:
         self.function, self.name, self.resources, self.batch_size = function, name, resources, batch_size
+        self.max_in_flight = max_in_flight
         self.task_types = _annotated_types(function)
         self.fans_out = fans_out  # type: ignore[misc]  # of this function
         functools.update_wrapper(self, function, updated=())
@@ -401,6 +459,10 @@ class FunctionStage(ProcessingStage[Any, Any]):
 
     def process(self, task: Any) -> Any:
         return self.function(task)
+
+    @property
+    def is_async(self) -> bool:
+        return _is_async(self.function)
 
     def parameters(self) -> dict[str, Any]:
         return {"function": self.function}
@@ -415,6 +477,7 @@ def processing_stage(
     resources: Resources | dict[str, float] | None = None,
     batch_size: int | None = None,
     fans_out: bool = False,
+    max_in_flight: int | None = None,
 ) -> Callable[[Callable[[Any], Any]], FunctionStage]:
     """Make a stage of a function that takes one task and returns a task, several, or ``None``.
 
@@ -425,6 +488,7 @@ def processing_stage(
         resources: What one worker needs.
         batch_size: How many tasks it is given at once.
         fans_out: Whether it makes many tasks of one, which should spread over the workers.
+        max_in_flight: For an ``async`` function: how many calls one worker keeps in flight.
 
     >>> from tamis.tasks import DocumentBatch
     >>> @processing_stage(name="first_row")
@@ -448,7 +512,14 @@ def processing_stage(
                 f"@processing_stage: {function.__qualname__} must take exactly one task, "
                 f"it takes ({', '.join(p.name for p in parameters)})"
             )
-        return FunctionStage(function, name or function.__name__, resources or Resources(), batch_size or 1, fans_out)
+        return FunctionStage(
+            function,
+            name or function.__name__,
+            resources or Resources(),
+            batch_size or 1,
+            fans_out,
+            max_in_flight or ProcessingStage.max_in_flight,
+        )
 
     return wrap
 

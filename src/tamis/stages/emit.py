@@ -64,6 +64,7 @@ class Publish:
         rows: Rows in it.
         nbytes: Its size.
         storage_options: For the fsspec file system.
+        needs_sync: Whether its data must be forced to disk before the ledger names it.
     """
 
     temporary: str
@@ -71,3 +72,4 @@ class Publish:
     rows: int
     nbytes: int
     storage_options: Mapping[str, Any] = field(default_factory=dict)
+    needs_sync: bool = False

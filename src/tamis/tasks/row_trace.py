@@ -31,7 +31,7 @@ def parents_of(before: pa.Table, after: pa.Table, hint: NDArray[np.int64] | None
     Args:
         before: The rows that a stage was given.
         after: The rows that it made.
-        hint: Row numbers that a pandas index suggests; used where the values decide nothing.
+        hint: Row numbers that a pandas index suggests; used unless the values say otherwise.
 
     >>> before = pa.table({"id": [1, 2, 3], "text": ["a", "b", "c"]})
     >>> parents_of(before, before.filter(pa.array([True, False, True]))).tolist()
@@ -44,12 +44,15 @@ def parents_of(before: pa.Table, after: pa.Table, hint: NDArray[np.int64] | None
     if made == count and any(_same_memory(before.column(name), after.column(name)) for name in shared):
         return np.arange(count)
     pairs = {name: pair for name in shared if (pair := _comparable(before.column(name), after.column(name)))}
-    found = [_matched(count, codes) for codes in _identifying(pairs, count)]
+    if hint is not None and (len(hint) != made or not made or hint.min() < 0 or hint.max() >= count):
+        hint = None
+    found = [] if hint is None else [hint]
+    found += [_matched(count, codes) for codes in _identifying(pairs, count)]
     agreeing = [sum(_agrees(*pair, parents) for pair in pairs.values()) for parents in found]
     most = max(agreeing, default=0)
     if most:
         return found[agreeing.index(most)]
-    if hint is not None and len(hint) == made and made and hint.min() >= 0 and hint.max() < count:
+    if hint is not None:
         return hint
     return np.arange(count) if made == count else np.full(made, UNKNOWN)
 

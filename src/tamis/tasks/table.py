@@ -65,8 +65,7 @@ class TableTask(Task[pa.Table]):
     def data(self, data: Any) -> None:
         earlier = copy.copy(self) if "_table" in self.__dict__ else None
         self._set_table(as_table(data), None)
-        if earlier is not None:
-            self._origin, self._hint = earlier, _index_of(data)
+        self._origin, self._hint = earlier, _index_of(data)
 
     def _set_table(self, table: pa.Table, names: RowNames | None) -> None:
         self._table, self._table_bytes, self._selection, self._names = table, None, None, names
@@ -399,6 +398,8 @@ def _index_of(data: Any) -> NDArray[np.int64] | None:
     index = getattr(data, "index", None)
     if index is None or callable(index):
         return None
+    if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
+        return None  # as a new frame has it: it says nothing
     values = np.asarray(index)
     is_fresh = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     return values.astype(np.int64) if values.dtype.kind in "iu" and values.ndim == 1 and not is_fresh else None

@@ -141,6 +141,6 @@ def test_only_the_wanted_keys_are_kept() -> None:
 
 def test_rows_without_any_wanted_key_are_left_to_others() -> None:
     assert parse_flat(b'{"a": 1}\n{"a": 2}\n', ["b"]) is None
-    table, broken = parse_json_lines(b'{"a": 1}\n{"a": 2}\n', ["b"])
+    table, _, broken = parse_json_lines(b'{"a": 1}\n{"a": 2}\n', ["b"])
     assert table.to_pydict() == {"b": [None, None]}
     assert not broken

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tamis.errors import DataError
+from tamis.kernels.lines import line_starts
 from tamis.stages.io import json_lines
 from tamis.stages.io.json_census import Census
 from tamis.stages.io.json_lines import parse_json_lines
@@ -22,13 +24,13 @@ def lines(*rows: str) -> bytes:
 
 
 def parsed(data: bytes, fields: list[str] | None = None) -> pa.Table:
-    table, broken = parse_json_lines(data, fields)
+    table, _, broken = parse_json_lines(data, fields)
     assert broken == []
     return table
 
 
 def reasons(data: bytes) -> list[str]:
-    return [line.reason for line in parse_json_lines(data)[1]]
+    return [line.reason for line in parse_json_lines(data).broken]
 
 
 FAR = 300
@@ -172,11 +174,14 @@ def test_json_that_is_no_object_is_an_error(line: str, kind: str, others: str) -
         ("// comment", "Expecting value at column 1"),
         ('{"a": 1e400}', "the number 1e400 is too large for a 64-bit float"),
         ('{"a\\u0000b": 1}', "a key contains a NUL character"),
-        ("{" + '"a":{' * 2000 + "}" * 2001, "nested too deeply"),
+        ("{" + '"a":{' * 501 + "}" * 502, "lists or objects are nested more than 500 levels deep"),
+        ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "lists or objects are nested more than 500 levels deep"),
+        ('{"a": ' + "[" * 1_000_000 + "}", "lists or objects are nested more than 500 levels deep"),
+        ('{"a": ' + "9" * 5000 + "}", "an integer has more than 4,300 digits"),
     ],
 )
 def test_invalid_json_is_an_error_and_the_other_lines_are_read(line: str, reason: str) -> None:
-    table, [broken] = parse_json_lines(lines('{"a": 1}', line, '{"a": 2}'))
+    table, _, [broken] = parse_json_lines(lines('{"a": 1}', line, '{"a": 2}'))
     assert broken.reason == reason
     assert broken.start == 9
     assert table.to_pylist() == [{"a": 1}, {"a": 2}]
@@ -186,7 +191,7 @@ def test_invalid_json_is_an_error_and_the_other_lines_are_read(line: str, reason
     "line", [b'{"a": "\xff"}', b'{"\xff": 1}', b'{"a": "\xed\xa0\x80"}', b'{"a": "\xc3"}', b'{"a": "\xf0\x9f\x98"}']
 )
 def test_invalid_utf8_is_an_error(line: bytes) -> None:
-    table, [broken] = parse_json_lines(b'{"a": "x"}\n' + line + b'\n{"a": "y"}\n')
+    table, _, [broken] = parse_json_lines(b'{"a": "x"}\n' + line + b'\n{"a": "y"}\n')
     assert broken.reason.startswith("invalid UTF-8: byte 0x")
     assert table.to_pylist() == [{"a": "x"}, {"a": "y"}]
 
@@ -194,7 +199,7 @@ def test_invalid_utf8_is_an_error(line: bytes) -> None:
 @pytest.mark.parametrize("text", ["\\ud800", "\\udc00", "x\\ud83dy", "\\ud83d\\ud83d\\ude00", "\\ude00\\ud83d"])
 @pytest.mark.parametrize("fields", [None, ["a"]])
 def test_half_a_surrogate_pair_is_an_error(text: str, fields: list[str] | None) -> None:
-    _, [broken] = parse_json_lines(lines('{"a": "x"}', f'{{"a": "{text}"}}'), fields)
+    _, _, [broken] = parse_json_lines(lines('{"a": "x"}', f'{{"a": "{text}"}}'), fields)
     assert broken.reason.endswith("is one half of a surrogate pair without the other")
 
 
@@ -238,14 +243,54 @@ def test_objects_without_keys_are_rows() -> None:
     assert parsed(b'{}\n{"a": 1}\n').to_pylist() == [{"a": None}, {"a": 1}]
 
 
-def test_deep_nesting_becomes_text_below_some_depth() -> None:
-    depth = 100
+@pytest.mark.parametrize("depth", [29, 30, 31, 100, 499])
+def test_deep_nesting_becomes_text_below_some_depth(depth: int) -> None:
     column = parsed(lines('{"a": ' + "[" * depth + "1" + "]" * depth + "}"))["a"]
     value = column[0].as_py()
-    while isinstance(value, list):
+    text = depth - min(depth, 29)
+    for _ in range(depth - text):
         [value] = value
-        depth -= 1
-    assert json.loads(value) == json.loads("[" * depth + "1" + "]" * depth)
+    assert value == ("[" * text + "1" + "]" * text if text else 1)
+
+
+def test_shallow_values_in_number_are_not_taken_for_deep_ones() -> None:
+    rows = [{"a": [[{"b": [i]}] * 40]} for i in range(FAR)]
+    assert Census.of(lines(*map(json.dumps, rows))) is not None
+    assert parsed(lines(*map(json.dumps, rows))).to_pylist() == rows
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_row_with_very_many_keys_is_read_in_the_order_of_its_keys(nested: bool) -> None:
+    row = {f"key {i}": [i] if nested else i for i in range(100_000)}
+    table = parsed(lines(json.dumps(row)))
+    assert table.column_names == list(row)
+    assert table.column(99_999).to_pylist() == [row["key 99999"]]
+
+
+def test_rows_that_share_no_key_are_refused_before_they_fill_the_memory() -> None:
+    data = b"".join(b'{"%d": [1]}\n' % i for i in range(20_000))
+    with pytest.raises(DataError, match=r"20,000 rows have 20,000 different keys.* the limit is 100,000,000"):
+        parse_json_lines(data)
+    assert parsed(data, ["7", "19999"])["19999"].null_count == 19_999
+
+
+BLANK = st.sampled_from([b"", b" ", b"\t\r", b"\r", b" " * 70])
+OTHER = st.sampled_from([b'{"a": 1}', b'{"a": "x"}', b'{"b": {"c": 1}}', b" {}", b"oops", b"\x0c", b'\xff{"a": 1}'])
+
+
+@settings(max_examples=400, deadline=None)
+@given(lines=st.lists(BLANK | OTHER, max_size=12), end=st.sampled_from([b"", b"\n"]), chosen=st.booleans())
+def test_each_row_begins_where_its_line_does(lines: list[bytes], end: bytes, chosen: bool) -> None:
+    data = b"\n".join(lines) + end
+    table, starts, broken = parse_json_lines(data, ["a"] if chosen else None)
+    begins = [0, *(i + 1 for i, byte in enumerate(data) if byte == 10)]
+    there = {begin: line for begin, line in zip(begins, data.split(b"\n"), strict=True) if line.strip(b" \t\r")}
+    assert sorted([*starts.tolist(), *(line.start for line in broken)]) == list(there)
+    assert starts.tolist() == sorted(starts.tolist())
+    assert table.num_rows == len(starts)
+    for start, row in zip(starts.tolist(), table.to_pylist(), strict=True):
+        value, expected = row.get("a"), json.loads(there[start]).get("a")
+        assert value == expected or value == json.dumps(expected)
 
 
 @pytest.mark.parametrize("fields", [["b", "a"], ["a"], ["nested"], ["b", "missing"], ["missing"]])
@@ -275,11 +320,12 @@ ROWS = st.lists(st.dictionaries(KEYS, JSON_VALUES, max_size=4), min_size=1, max_
 @given(rows=ROWS, ascii_only=st.booleans(), spaces=st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]))
 def test_the_fast_way_and_the_careful_way_agree(rows: list[Any], ascii_only: bool, spaces: tuple[str, str]) -> None:
     data = "".join(json.dumps(r, ensure_ascii=ascii_only, separators=spaces) + "\n" for r in rows).encode()
-    fast = json_lines._parse_fast(data, None)
-    careful = json_lines._table_of(json_lines._parse_lines(data)[0])
+    starts = line_starts(data)
+    fast = json_lines._parse_fast(data, None, len(starts))
+    careful = json_lines._table_of(json_lines._parse_lines(data, starts)[0], None, 1000)
     if fast is not None:
         assert fast.to_pylist() == careful.to_pylist()
-        assert set(fast.column_names) == set(careful.column_names)
+        assert fast.column_names == careful.column_names
 
 
 @settings(max_examples=400, deadline=None)
@@ -288,9 +334,10 @@ def test_what_the_fast_way_accepts_is_valid(rows: list[Any], place: float, byte:
     data = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode()
     at = int(place * len(data))
     data = data[:at] + byte + data[at + cut :]
-    fast = json_lines._parse_fast(data, None)
+    starts = line_starts(data)
+    fast = json_lines._parse_fast(data, None, len(starts))
     if fast is not None:
-        careful, _, broken = json_lines._parse_lines(data)
+        careful, _, broken = json_lines._parse_lines(data, starts)
         twice = [b for b in broken if "appears twice" not in b.reason]  # a second null changes nothing
         assert twice == []
         assert broken or fast.num_rows == len(careful)

@@ -336,5 +336,5 @@ def test_a_value_of_another_type_is_located_or_set_aside(tmp_path: Path, read: A
         ("b.jsonl", 5, 32, b'{"n": [3]}'),
     ]
     (tmp_path / "b.jsonl").write_text('{"n": 2}\n\n{"n": "oops"}\n')
-    with pytest.raises(DataError, match=r"b\.jsonl, line 3, byte 10: column 'n': 'oops' is no double"):
+    with pytest.raises(DataError, match=r"b\.jsonl, line 3, byte 10: column 'n': 'oops' is not a valid double"):
         read(JsonlReader(str(tmp_path), include_path=path, types=types))

@@ -105,8 +105,8 @@ def test_words_of_languages_without_spaces_are_found_with_a_dictionary() -> None
     in_chinese = filters.WordCountFilter(min_words=1, lang="zh")
     assert in_chinese.score_document(text) > 3
     assert not in_chinese.scores_columns
-    (drop_or_kept,) = filters.ScoreFilter(in_chinese, score_field="words").process(DocumentBatch({"text": [text]}))
-    assert drop_or_kept.data.column("words").to_pylist() == [in_chinese.score_document(text)]
+    kept = filters.ScoreFilter(in_chinese, score_field="words").process(DocumentBatch({"text": [text]}))
+    assert kept.data.column("words").to_pylist() == [in_chinese.score_document(text)]
 
 
 def test_unknown_position_of_a_substring_is_refused() -> None:

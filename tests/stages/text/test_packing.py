@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tamis.backends.local import LocalExecutor
 from tamis.errors import PlanError
+from tamis.pipeline import Pipeline
+from tamis.stages.io import JsonlReader
 from tamis.stages.text.sequence_packing import PackSequences
 from tamis.tasks import DocumentBatch
 from tamis.testing import run_stage
@@ -82,8 +87,31 @@ def test_best_fit_prefers_the_fullest_sequence() -> None:
 def test_documents_without_tokens_are_no_sequences_and_nothing_counts_as_dropped() -> None:
     run = run_stage(PackSequences(4), [{"input_ids": [1, 2], "id": "a"}, {"input_ids": None, "id": "b"}])
     assert run == [{"input_ids": [1, 2], "cu_seqlens": [0, 2]}]
-    assert run.stages[0].custom == {"tokens": 2, "sequences": 1, "documents cut": 0}
-    assert run.stages[0].rows_dropped == 0
+    assert run.stages[-1].custom == {"tokens": 2, "sequences": 1, "documents cut": 0}
+    assert sum(stats.rows_dropped for stats in run.stages) == 0
+
+
+def test_sequences_know_the_documents_they_begin_with() -> None:
+    packed = PackSequences(4).process(batch_of([3, 2, 0, 9]).named("a"))
+    assert packed["cu_seqlens"].to_pylist() == [[0, 3, 4], [0, 1, 4], [0, 4], [0, 2]]
+    assert packed.names is not None
+    assert packed.names.to_texts() == ["a:0+1", "a:1/1+1", "a:3/1", "a:3/2"]
+
+
+@pytest.mark.parametrize("strategy", ["concat", "best_fit"])
+def test_sequences_are_filled_across_batches_whatever_the_number_of_workers(tmp_path: Path, strategy: str) -> None:
+    """25 files, each a batch of 12 tokens, would leave 25 sequences that are not full."""
+    for number in range(25):
+        tokens = [list(range(number * 100, number * 100 + length)) for length in (6, 4, 2)]
+        rows = [json.dumps({"input_ids": some}) for some in tokens]
+        (tmp_path / f"{number:02}.jsonl").write_text("\n".join(rows))
+    stages = [JsonlReader(str(tmp_path), files_per_partition=1), PackSequences(5, strategy=strategy, group_tokens=80)]
+    runs = [[task.data.to_pylist() for task in Pipeline("p", "", stages).run(LocalExecutor(n))] for n in (0, 3)]
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 7  # groups, of four files each
+    lengths = [len(row["input_ids"]) for group in runs[0] for row in group]
+    assert sum(lengths) == 25 * 12
+    assert sum(length < 5 for length in lengths) <= (7 if strategy == "concat" else 14)
 
 
 @pytest.mark.parametrize(

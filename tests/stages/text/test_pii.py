@@ -56,6 +56,11 @@ IN_CONTEXT = [
     ("Tel. 030 / 123456", "Tel. <PHONE>"),
     ("\u0422\u0435\u043b.: 8 (495) 123-45-67", "\u0422\u0435\u043b.: <PHONE>"),
     ("http://93.184.216.34:80/x", "http://<IP_ADDRESS>:80/x"),
+    (
+        "ip=93.184.216.34, from 93.184.216.34. TV 93.184.216.34 (93.184.216.34)",
+        "ip=<IP_ADDRESS>, from <IP_ADDRESS>. TV <IP_ADDRESS> (<IP_ADDRESS>)",
+    ),
+    ("host 2.16.156.112: 8.8.8.88", "host <IP_ADDRESS>: <IP_ADDRESS>"),
     ("It is 2a00:1450:4001:82a::200e.", "It is <IP_ADDRESS>."),
     ("2a00:1450:4001:82a::200e: no route", "<IP_ADDRESS>: no route"),
 ]
@@ -63,6 +68,9 @@ LEFT_ALONE = [
     "version 10.40.200.12, kernel 5.10.120.3, 1.2.3.4 and 2.6.32.12",
     "127.0.0.1 192.168.1.1 10.0.0.255 255.255.255.0 0.0.0.0 256.300.1.2 ::1 fe80::1 ff02::1",
     "OID 1.3.6.1.4.1.311.21.20, 49.6.4.18.7, linux-2.6.132.12-1",
+    "id-X25519 is 1.3.101.110, id-Ed25519 1.3.101.112; 1.2.156.197 is Chinese; OID: 2.16.156.112, oid=2.23.140.1",
+    'foo (>= 73.40.183.75), "version": "93.184.216.34", Build 91.40.72.124, FileVersion=93.184.216.34, v 4.184.216.34',
+    "\u00a7 12.60.3.4, Fig. 7.61.2.1, clause 93.184.16.4, Table 9.184.16.3, 93.184.216.34.tar.gz, 91.40.72.124.exe",
     "\n7.40.4.1. Sliced data",
     "ISBN 978-3-16-148410-0, 9783161484100, 2024-01-31 12:30:45, 20240131123045, 1700000000000",
     "4111 1111 1111 1112, 1234567890123456, 0.4111111111111111, id=4012888888881881, 5105105105105100x",
@@ -74,6 +82,8 @@ LEFT_ALONE = [
     "000-12-3456 666-12-3456 900-12-3456 123-00-4567 123-45-0000 1123-45-6789",
     "password = hunter2, token: ${SECRET_TOKEN_FROM_ENV}, secret: aaaaaaaaaaaaaaaaaaaa, api_key=your_api_key_goes_here",
     "Chrome/91.40.72.124, hotel. 1234567, Tel Aviv 1909, phone. 20 people, x+123456789012, lodash@4.17.21",
+    "TimeStampToken = rfc3161.TimeStampToken2, token = self.tokens1.next_token, secret: hashlib.sha256_digest_of_all",
+    "access_key = MY_SECRET_ACCESS_KEY_V2, private_key: ~/.ssh/id_ed25519_2024_q1, token: /run/x9/k3J9xQ2mZ7pL5vB8",
     "-----BEGIN PUBLIC KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJcds3xf\n-----END PUBLIC KEY-----",
 ]
 
@@ -100,6 +110,22 @@ def test_value_of_a_secret_is_replaced_when_asked_for() -> None:
     text = 'api_key: "k3J9xQ2mZ7pL5vB8nR4t"'
     assert PiiRedactor().modify_document(text) == text
     assert PiiRedactor(kinds=["secret"]).modify_document(text) == 'api_key: "<SECRET>"'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "9f86d081884c7d659a2feaa0c55ad015",
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzP4q8aKEY",
+        "f47ac10b-58cc-4372-a567-0e02b2c3d479",
+        "dGhpcyBpcyBub3QgYSBzZWNyZXQ5",
+        "xkcd-9qWe.rT2y-UiOp3",
+    ],
+)
+def test_a_random_value_is_a_secret(value: str) -> None:
+    redactor = PiiRedactor(kinds=["secret"])
+    assert redactor.modify_document(f"token = {value}") == "token = <SECRET>"
+    assert redactor.modify_document(f"PASSWORD={value}\n") == "PASSWORD=<SECRET>\n"
 
 
 def test_several_in_a_text() -> None:

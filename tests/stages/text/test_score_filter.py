@@ -11,7 +11,7 @@ import pytest
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError
 from tamis.pipeline import Pipeline
-from tamis.stages.base import ProcessingStage, emissions
+from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import Drop
 from tamis.stages.text import filters
 from tamis.stages.text.filters import (
@@ -28,17 +28,14 @@ from tamis.tasks import DocumentBatch
 BATCH = DocumentBatch({"text": ["a", "b c", "1 2", "d e f"], "id": [0, 1, 2, 3]}, dataset_name="d", task_id="t")
 
 
-def run(stage: ProcessingStage[Any, Any], batch: DocumentBatch = BATCH) -> tuple[list[Drop], DocumentBatch | None]:
+def run(stage: ProcessingStage[Any, Any], batch: DocumentBatch = BATCH) -> tuple[list[Drop], DocumentBatch]:
     """What was dropped, and the batch that is left."""
-    found = list(emissions(stage.process(batch)))
-    drops = [emission for emission in found if isinstance(emission, Drop)]
-    batches = [emission for emission in found if isinstance(emission, DocumentBatch)]
-    assert len(batches) <= 1
-    return drops, batches[0] if batches else None
+    kept = stage.process(batch)
+    assert isinstance(kept, DocumentBatch)
+    return kept.dropped, kept
 
 
-def ids(batch: DocumentBatch | None) -> list[int]:
-    assert batch is not None
+def ids(batch: DocumentBatch) -> list[int]:
     return list(batch.data["id"].to_pylist())
 
 
@@ -75,7 +72,6 @@ def test_dropped_rows_carry_row_numbers_reason_and_scores() -> None:
 
 def test_kept_batch_keeps_its_identity_and_other_columns() -> None:
     _, kept = run(ScoreFilter(WordCountFilter(min_words=2)))
-    assert kept is not None
     assert (kept.dataset_name, kept.task_id, kept.get_columns()) == ("d", "t", ["text", "id"])
 
 
@@ -85,15 +81,15 @@ def test_batch_of_which_all_is_kept_is_passed_on_itself() -> None:
     assert kept is BATCH
 
 
-def test_batch_of_which_nothing_is_left_is_not_passed_on() -> None:
+def test_a_batch_of_which_nothing_is_left_has_no_rows() -> None:
     (drop,), kept = run(ScoreFilter(WordCountFilter(min_words=9)))
     assert drop.rows.tolist() == [0, 1, 2, 3]
-    assert kept is None
+    assert (kept.num_items, kept.get_columns()) == (0, ["text", "id"])
 
 
-def test_empty_batch_gives_nothing() -> None:
+def test_an_empty_batch_stays_empty() -> None:
     drops, kept = run(ScoreFilter([WordCountFilter(), Longest()]), DocumentBatch(BATCH.data.slice(0, 0)))
-    assert (drops, kept) == ([], None)
+    assert (drops, kept.num_items) == ([], 0)
 
 
 def test_chain_drops_with_row_numbers_of_the_batch_that_came_in() -> None:
@@ -129,7 +125,6 @@ def test_chain_of_column_forms_row_forms_and_functions() -> None:
 
 def test_scores_of_a_chain_stay_beside_their_rows() -> None:
     _, kept = run(ScoreFilter([WordCountFilter(min_words=2), Longest(), has_digit], score_field=["n", None, "digit"]))
-    assert kept is not None
     assert kept.data.to_pylist() == [{"text": "1 2", "id": 2, "n": 2, "digit": True}]
 
 
@@ -137,7 +132,6 @@ def test_later_filter_may_read_an_earlier_score() -> None:
     stage = Score([WordCountFilter(), lambda n: n * 10], ["n", "n10"], text_field=["text", "n"])
     _, scored = run(stage)
     assert stage.inputs() == (["data"], ["text"])
-    assert scored is not None
     assert scored.data["n10"].to_pylist() == [10, 20, 20, 30]
 
 
@@ -150,19 +144,16 @@ def test_invert_keeps_what_would_be_dropped() -> None:
 def test_null_counts_as_empty_text_in_both_forms() -> None:
     batch = DocumentBatch({"text": ["a", None]})
     _, scored = run(Score([WordCountFilter(), len], ["words", "characters"]), batch)
-    assert scored is not None
     assert scored.data.to_pydict() == {"text": ["a", None], "words": [1, 0], "characters": [1, 0]}
 
 
 def test_score_replaces_a_column_of_the_same_name_in_place() -> None:
     _, scored = run(Score(len, "text"))
-    assert scored is not None
     assert scored.data.to_pydict() == {"text": [1, 3, 3, 5], "id": [0, 1, 2, 3]}
 
 
 def test_score_said_to_be_a_float_is_one_in_every_batch() -> None:
     _, scored = run(Score(Longest(), "length"))
-    assert scored is not None
     assert scored.data.schema.field("length").type == pa.float64()
 
 
@@ -170,7 +161,6 @@ def test_score_said_to_be_a_float_is_one_in_every_batch() -> None:
 def test_text_may_be_of_several_arrow_types(kind: pa.DataType) -> None:
     batch = DocumentBatch({"text": pa.array(["a b", "c"], kind)})
     _, kept = run(ScoreFilter([WordCountFilter(min_words=2), lambda text: "a" in text]), batch)
-    assert kept is not None
     assert kept.data["text"].to_pylist() == ["a b"]
 
 
@@ -316,12 +306,12 @@ def test_filters_of_neighbouring_stages_give_what_they_give_alone(tmp_path: Path
         for f in chain:
             scores.append(f.score_document(text))
             if not f.keep_document(scores[-1]):
-                reasons[str(number)] = f.name
+                reasons[number] = f.name
                 break
         else:
             expected.append({"text": text, "id": number, **{f"s{i}": s for i, s in enumerate(scores)}})
     assert [row for task in result for row in task.data.to_pylist()] == expected
-    assert dict(zip(*(result.drops().column(c).to_pylist() for c in ("id", "stage")), strict=True)) == reasons
+    assert dict(zip(*(result.drops().column(c).to_pylist() for c in ("position", "stage")), strict=True)) == reasons
 
 
 def test_verbose_says_how_many_rows_are_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -332,8 +322,7 @@ def test_verbose_says_how_many_rows_are_kept(caplog: pytest.LogCaptureFixture) -
 
 def test_a_batch_of_nulls_alone_is_one_of_empty_texts() -> None:
     batch = DocumentBatch({"text": [None, None]})
-    (scored,) = emissions(Score([len, WordCountFilter()], ["length", "words"]).process(batch))
-    assert isinstance(scored, DocumentBatch)
+    scored = Score([len, WordCountFilter()], ["length", "words"]).process(batch)
     assert scored.data.select(["length", "words"]).to_pydict() == {"length": [0, 0], "words": [0, 0]}
 
 
@@ -342,15 +331,12 @@ def test_a_filter_with_words_of_its_own_counts_those() -> None:
         def words(self, text: str) -> list[str]:
             return list(text)
 
-    (scored,) = emissions(Score(Letters(), "letters").process(DocumentBatch({"text": ["abc d"]})))
-    assert isinstance(scored, DocumentBatch)
+    scored = Score(Letters(), "letters").process(DocumentBatch({"text": ["abc d"]}))
     assert scored.data.column("letters").to_pylist() == [5]
 
 
 def test_rows_of_arrows_string_views_can_be_dropped() -> None:
     batch = DocumentBatch(pa.table({"text": pa.array(["a", "b c", None], pa.string_view())}))
-    drop, kept = emissions(ScoreFilter(WordCountFilter(min_words=2)).process(batch))
-    assert isinstance(drop, Drop)
-    assert drop.rows.tolist() == [0, 2]
-    assert isinstance(kept, DocumentBatch)
+    kept = ScoreFilter(WordCountFilter(min_words=2)).process(batch)
+    assert kept.dropped[0].rows.tolist() == [0, 2]
     assert kept.data.column("text").to_pylist() == ["b c"]

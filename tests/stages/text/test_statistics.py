@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -16,9 +17,8 @@ from polars.testing import assert_frame_equal
 from tamis.errors import DataError
 from tamis.stages.text.filters import UrlsFilter, WordCountFilter
 from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
-from tamis.stages.text.statistics.document_keys import FILE, ROW, START
 from tamis.stages.text.statistics.measures import bin_edges, bin_of, default_filters
-from tamis.tasks import DocumentBatch
+from tamis.tasks import DocumentBatch, RowNames
 from tamis.testing import run_stage
 
 PARTS = ("totals", "columns", "histogram", "decisions", "hashes", "sample")
@@ -27,14 +27,9 @@ TEXTS = st.lists(st.one_of(st.none(), st.lists(WORDS, max_size=8).map(" ".join))
 
 
 def placed(texts: list[str | None], first: int = 0) -> DocumentBatch:
-    """Documents that know where they are."""
-    columns = {
-        "text": pa.array(texts, pa.large_string()),
-        FILE: pa.array(["a.jsonl"] * len(texts), pa.large_string()),
-        START: pa.array([0] * len(texts), pa.int64()),
-        ROW: pa.array(range(first, first + len(texts)), pa.int64()),
-    }
-    return DocumentBatch(pa.table(columns))
+    """Documents of one file."""
+    names = RowNames(("a.jsonl",), np.arange(first, first + len(texts)))
+    return DocumentBatch({"text": pa.array(texts, pa.large_string())}).named(names)
 
 
 def stage(max_sample: int = 100, max_hashes: int = 100) -> TextStatistics:
@@ -75,7 +70,7 @@ def test_filters_count_what_they_drop_and_what_nobody_else_drops() -> None:
 
 def test_scores_are_those_of_the_filters() -> None:
     texts = ["the cat and the dog\n- a\n- a", "42 http://a.org/", ""]
-    sample = summary_of(texts).sample.sort("row")
+    sample = summary_of(texts).sample.sort("position")
     for one in default_filters():
         assert sample[one.name].to_list() == [pytest.approx(one.score_document(text)) for text in texts]
 
@@ -111,7 +106,7 @@ def test_a_column_without_text_is_refused() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="fraction=0"):
         TextStatistics(fraction=0)
-    with pytest.raises(ValueError, match="two have the same name"):
+    with pytest.raises(ValueError, match="two filters have the same name"):
         TextStatistics(filters=[UrlsFilter(), UrlsFilter(0.5)])
 
 

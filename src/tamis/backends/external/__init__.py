@@ -1,1 +1,1 @@
-"""Engines of other projects, around the same worker-side runner: what they have in common."""
+"""Engines of other projects around the same worker-side runner: what they share."""

@@ -1,9 +1,9 @@
-"""The worker's side in a external engine: an operator takes parcels, works on its own and lets the others through.
+"""The worker's side in an external engine: an operator processes the parcels for its group and passes the others on.
 
-Engines know a row of operators, a plan is a graph. Each parcel says which stage it is for, so any graph runs on a row:
-an operator that it is not for hands it on as it is. Data travels inside the engine. What the driver must know of it
-(files, counts, failures) goes to the driver's mailbox, which is told before the engine is: whatever an engine does
-twice is recognised there by its task ids.
+Engines run a chain of operators, but a plan is a graph. Each parcel names the stage it is for, so any graph runs on a
+chain: an operator passes on, unchanged, parcels for another stage. Data travels inside the engine. What the driver must
+know (files, counts, failures) is sent to the driver's mailbox before the engine receives the outputs. Whatever an
+engine does twice, the driver recognises by the task ids.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tamis.backends.payload import Envelope, TaskFile, decode_payload, encode_payload, release_payload
 from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunPaths, cannot_travel
+from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END
 from tamis.stages.base import WorkerMetadata
@@ -29,20 +30,20 @@ from tamis.tasks import RowNames, TableTask, Task
 from tamis.tasks.storage import pickled, write_task
 
 STOP = "stop"
-"""The file in the run's scratch directory that tells workers to begin nothing new."""
+"""A file in the run's scratch directory. While it exists, workers begin nothing new."""
 
 SHOWN_BYTES = 2**16
-"""Tasks up to this size are sent to the driver when they fail, so that it can say which files they were made of."""
+"""Tasks up to this size are sent to the driver when they fail, so that it can name the files they were made of."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """Tasks on their way through an engine: one, or a batch that the driver has put together.
+    """Tasks inside an engine: one, or a batch that the driver has put together.
 
     Args:
         vertex: The stage it is for.
-        fresh: Whether it comes straight from a source, so that it need not be begun when the user wants to stop.
-        envelopes: The tasks. Their payloads are bytes or files; a single one may be in the body instead.
+        fresh: Whether it comes straight from a source, so that it need not begin once the user wants to stop.
+        envelopes: The tasks. Their payloads are bytes or files; that of a single task may be in the body instead.
         body: The table of a single task, as an Arrow stream, or all of it, pickled.
     """
 
@@ -54,21 +55,21 @@ class Parcel:
 
 @dataclass(frozen=True)
 class OperatorSpec:
-    """What a worker must know to be an operator. It can be pickled whatever the stages are.
+    """What a worker needs to run an operator. It can be pickled whatever the stages are.
 
     Args:
-        run: A name for the run, different for each.
+        run: A name for the run, unique.
         group: The group's number.
         entry: The vertex its parcels are addressed to.
         name: The name of its first stage.
         stages: The stages, pickled.
-        places: Where the run keeps its files.
-        inside: Vertices that come later in the row: tasks for them go on inside the engine.
-        barriers: Vertices that take nothing from hand to hand.
+        places: The run's directories.
+        inside: Vertices later in the chain: tasks for them stay inside the engine.
+        barriers: Vertices that list files and receive no tasks.
         path: Where Python finds modules, as in the driver.
         retries: How often a task is tried again after a stage raised.
-        keep_failed: Whether the data of a task that failed is set down in a file.
-        renew: Whether stages are set up anew after a failure.
+        keep_failed: Whether the data of a task that failed is saved to a file.
+        renew: Whether stages are set up again after a failure.
         setup_attempts: How often setup is tried before the first task.
         timeout_s: How long one try of a parcel may take.
     """
@@ -91,18 +92,19 @@ class OperatorSpec:
 
 @dataclass
 class Record:
-    """What the driver is told of one parcel.
+    """What a worker reports to the driver about one parcel.
 
     Args:
-        group: The group that worked on it.
+        group: The group that has it.
         batch: Its tasks, without data.
-        outcome: What became of it. Outputs are those that leave the engine: for the driver to keep or to hand out.
-        passed: How many outputs went on inside the engine.
+        outcome: The outcome. Its outputs are those that leave the engine: the driver holds them for a later segment.
+        passed: How many outputs stayed inside the engine.
         retries: How often it was tried again.
-        kept: Files with the tasks' data, if it failed and they were to be kept.
-        skipped: It was not begun, since the user wants to stop.
-        in_setup: The stages could not be set up, which says nothing of the task.
-        begun: It was just begun. Whoever dies with a parcel cannot say so any more; this tells what it was.
+        kept: Files with the data of the tasks, if it failed and the data was to be kept.
+        skipped: Whether it did not begin, since the user wants to stop.
+        in_setup: Whether the stages could not be set up: then the task is not at fault.
+        begun: Set when it begins: the file in which the worker notes the running stage. If the worker dies, this
+            record tells with which task.
     """
 
     group: int
@@ -113,22 +115,22 @@ class Record:
     kept: list[str] = field(default_factory=list)
     skipped: bool = False
     in_setup: bool = False
-    begun: bool = False
+    begun: str = ""
 
 
 class Mailbox(Protocol):
-    """Where workers leave records for the driver."""
+    """Takes the workers' records to the driver."""
 
     def post(self, message: bytes) -> None:
-        """Leave a message; it is there when this returns."""
+        """Send a message; it has arrived when this returns."""
 
 
 class Operator:
     """Runs one group on the parcels that are for it.
 
     Args:
-        spec: The group and where things are.
-        mailbox: Where the driver is told.
+        spec: The group, its settings and the run's directories.
+        mailbox: Takes records to the driver.
         worker: The worker it runs in.
     """
 
@@ -136,37 +138,42 @@ class Operator:
         self._spec, self._mailbox, self._worker = spec, mailbox, worker
         sys.path += [p for p in spec.path if p not in sys.path]
         self._group: GroupSpec = pickle.loads(spec.stages)[spec.group]
-        self._runner = GroupRunner(self._group, worker, spec.places)
+        self._marker_path = RunningStage.path(spec.places.scratch, os.urandom(8).hex())
+        self._marker = RunningStage(self._marker_path)
+        self._runner = self._new_runner()
         self._payloads = os.path.join(spec.places.scratch, "payloads")
         self._stop = os.path.join(spec.places.scratch, STOP)
 
     def set_up(self) -> None:
-        """Set the stages up beforehand. If that fails, the first task will say so."""
+        """Set the stages up before the first task. A failure is reported with the first task."""
         with _process_ends_with_stage():
             for _ in range(self._spec.setup_attempts):
                 if self._runner.set_up() is None:
                     return
 
     def work(self, parcel: Parcel) -> Iterator[Parcel]:
-        """Work on a parcel; the parcels it makes are for later operators."""
+        """Process a parcel; the parcels it makes are for later operators."""
         if parcel.vertex != self._spec.entry:
             yield parcel
             return
         if parcel.fresh and os.path.exists(self._stop):
             self._post(Record(self._spec.group, parcel.envelopes, skipped=True))
             return
-        self._post(Record(self._spec.group, [_shown(parcel)], begun=True))
+        self._post(Record(self._spec.group, [_shown(parcel)], begun=self._marker_path))
         with _process_ends_with_stage():
-            record, going_on = self._worked_on(parcel)
+            record, inside = self._processed(parcel)
             self._post(record)
-        yield from going_on
+        yield from inside
 
     def close(self) -> None:
         """Tear the stages down."""
         self._runner.close()
 
-    def _worked_on(self, parcel: Parcel) -> tuple[Record, list[Parcel]]:
-        """What the driver is told, and what goes on inside the engine."""
+    def _new_runner(self) -> GroupRunner:
+        return GroupRunner(self._group, self._worker, self._spec.places, self._marker)
+
+    def _processed(self, parcel: Parcel) -> tuple[Record, list[Parcel]]:
+        """The record for the driver, and the outputs that stay inside the engine."""
         tasks: list[Task[Any]] = []
         try:
             tasks = open_parcel(parcel)
@@ -176,17 +183,21 @@ class Operator:
             record = Record(self._spec.group, [replace(e, attempt=1) for e in parcel.envelopes])
             record.outcome = Outcome(failure=cannot_travel(self._spec.name, error))
             if self._spec.keep_failed:
-                record.kept = [self._set_down(task) for task in tasks]
+                record.kept = [self._saved(task) for task in tasks]
             return record, []
 
     def _attempt(self, parcel: Parcel, tasks: list[Task[Any]]) -> Outcome:
-        """Try once. If that takes too long the driver is told and ends everything: there is no way back here."""
+        """Try once. If that takes too long, the driver is told and ends the run: a stage cannot be ended from here."""
         limit = self._spec.timeout_s
         if limit is None:
             return self._runner.run(tasks)
-        failure = Failure(self._spec.name, f"it took longer than the {limit:g} s of timeout_s", died=True)
-        late = Record(self._spec.group, [_shown(parcel)], Outcome(failure=failure))
-        timer = threading.Timer(limit, self._post, [late])
+
+        def report() -> None:
+            words = f"it took longer than the {limit:g} s of timeout_s"
+            failure = Failure(self._runner.running_stage, words, died=True)
+            self._post(Record(self._spec.group, [_shown(parcel)], Outcome(failure=failure)))
+
+        timer = threading.Timer(limit, report)
         timer.daemon = True
         timer.start()
         try:
@@ -197,7 +208,7 @@ class Operator:
     def _run(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
         record = Record(self._spec.group, [_without_data(e) for e in parcel.envelopes])
         while True:
-            failure = self._runner.set_up()  # beforehand: it does not count for timeout_s
+            failure = self._runner.set_up()  # separately: it does not count for timeout_s
             record.in_setup = failure is not None
             record.outcome = Outcome(failure=failure) if failure else self._attempt(parcel, tasks)
             failure = record.outcome.failure
@@ -211,14 +222,14 @@ class Operator:
             if task.nbytes <= SHOWN_BYTES:
                 envelope.payload = pickled(task)
         if self._spec.keep_failed:
-            record.kept = [self._set_down(task) for task in tasks]
+            record.kept = [self._saved(task) for task in tasks]
         if self._spec.renew:
             self._runner.close()
-            self._runner = GroupRunner(self._group, self._worker, self._spec.places)
+            self._runner = self._new_runner()
         return record
 
     def _sort(self, record: Record) -> list[Parcel]:
-        """Which outputs go on inside the engine; the others session in the record, in a form that can travel."""
+        """The outputs that stay inside the engine; the others stay in the record, in a form that can be pickled."""
         inside: list[Parcel] = []
         outside: list[Envelope] = []
         published = record.outcome.published
@@ -244,7 +255,8 @@ class Operator:
         os.makedirs(self._payloads, exist_ok=True)
         return encode_payload(envelope.payload, self._payloads)
 
-    def _set_down(self, task: Task[Any]) -> str:
+    def _saved(self, task: Task[Any]) -> str:
+        """The file to which a task is saved."""
         os.makedirs(self._payloads, exist_ok=True)
         path = os.path.join(self._payloads, os.urandom(8).hex())
         write_task(task, path)
@@ -259,12 +271,12 @@ class Operator:
 
 @contextmanager
 def _process_ends_with_stage() -> Iterator[None]:
-    """For a stage that ends its process with ``sys.exit``: engines call it in threads, and would wait for those."""
+    """End the process if a stage calls ``sys.exit``: it runs in a thread of the engine, which would only end that."""
     try:
         yield
     except Exception:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the thread would be gone without a word
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the thread would end without a message
         code = error.code if isinstance(error, SystemExit) else None
         os._exit(code if isinstance(code, int) else 1)
 

@@ -1,4 +1,4 @@
-"""What the executors on external engines have in common: what workers are given, and how a run is carried out."""
+"""What the executors on external engines share: what their workers need, and how a run is carried out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tamis.plan import Group, Plan
 
 
 def group_specs(plan: Plan) -> dict[int, GroupSpec]:
-    """What workers must know of the groups that do work."""
+    """What workers need to run the groups that do work."""
     return {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
 
 
@@ -30,10 +30,10 @@ class WorkerSpec:
     Args:
         plan: The plan.
         stages: The stages of each group, pickled.
-        places: Where the run keeps its files.
-        mailbox: Where records come in.
+        places: The run's directories.
+        mailbox: Where records arrive.
         path: Where Python finds modules.
-        run: A name for the run, different for each.
+        run: A name for the run, unique.
     """
 
     plan: Plan
@@ -47,15 +47,15 @@ class WorkerSpec:
     def of(
         cls, ray: Any, plan: Plan, run: Run, nodes: list[ClusterNode], runtime_env: dict[str, Any] | None = None
     ) -> WorkerSpec:
-        """Put it together, and set the machines up; the environment is that of stages without one of their own."""
+        """Make it, and set the machines up. The runtime environment is for stages without one of their own."""
         stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
-        places = run_paths(run)
+        places = run_paths(run, workers_sync=True)
         set_up_nodes(ray, plan, stages, nodes, places, runtime_env)
         path = (os.getcwd(), *(p for p in sys.path if p))
         return cls(plan, stages, places, Mailbox(ray), path, uuid.uuid4().hex)
 
     def operator(self, group: Group, inside: frozenset[int], **settings: Any) -> OperatorSpec:
-        """What the workers of a group must know; settings are further fields of it."""
+        """What the workers of a group need; settings are further fields of it."""
         return OperatorSpec(
             self.run,
             group.index,
@@ -72,9 +72,9 @@ class WorkerSpec:
 
 
 def run_on_engine(plan: Plan, run: Run, engine: Engine, worker_spec: WorkerSpec) -> bool:
-    """Carry out a plan on an engine, show how it gets on, and clean up behind it."""
+    """Carry out a plan on an engine, show its progress, and remove the mailbox afterwards."""
     driver = ExternalDriver(plan, run, engine)
-    run.stats = driver.stats
+    run.stats = driver.books.stats
     run.observer.start(driver.snapshot())
     state = "failed"
     try:

@@ -8,6 +8,7 @@ from typing import Literal
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
+from tamis.backends.local.cards import CardManager, Cards, place_on_cards
 from tamis.backends.runner import GroupSpec, RunPaths, set_up_on_node
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate
@@ -16,7 +17,7 @@ from tamis.backends.substrates.processes import ProcessSubstrate, pickled_stages
 from tamis.backends.substrates.threads import ThreadSubstrate
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.core import host
-from tamis.errors import PlanError, ResourceError, did_you_mean
+from tamis.errors import PlanError, did_you_mean
 from tamis.plan import Group, Plan
 from tamis.sizes import byte_size
 from tamis.stages.base import NodeInfo, WorkerMetadata
@@ -80,7 +81,7 @@ class LocalExecutor:
     def check(self, plan: Plan) -> None:
         """Refuse a plan that cannot run here, before anything is touched."""
         in_processes = self._in_processes(plan)
-        self._pools(plan, in_processes)
+        self._cards(plan)
         for group in plan.groups:
             if group.timeout_s is not None and self.substrate == "threads":
                 raise PlanError(
@@ -94,13 +95,21 @@ class LocalExecutor:
         places = run_paths(run)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
-        substrate = self._substrate(specs, places, in_processes)
+        substrate = self._substrate(specs, places, in_processes, run)
         for spec in specs.values():
             set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
         cpus = max(1, self.workers)
         registry = WorkerRegistry(substrate, self._pools(plan, in_processes), {"": cpus})
         limits = Limits(cpus, self.memory_budget, self.retries)
-        return carry_out(plan, run, substrate, registry, limits, places)
+        cards = self._cards(plan)
+        manager = CardManager(plan, registry, cards) if cards else None
+        return carry_out(plan, run, substrate, registry, limits, places, manager)
+
+    def _cards(self, plan: Plan) -> Cards:
+        """The cards of each worker of the GPU stages; refuses what does not fit."""
+        if not any(g.resources.requires_gpu for g in plan.groups):
+            return {}
+        return place_on_cards(plan, host.gpus(), 1 if self.substrate == "inline" else self.workers)
 
     def _budget(self, given: int | str | None) -> int:
         if given is None:
@@ -120,12 +129,16 @@ class LocalExecutor:
         return frozenset(
             g.index
             for g in work
-            if g.resources.requires_gpu or g.timeout_s is not None or (not g.releases_gil and self.workers > 1)
+            if g.resources.requires_gpu
+            or g.timeout_s is not None
+            or (not g.releases_gil and not g.is_async and self.workers > 1)
         )
 
-    def _substrate(self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int]) -> Substrate:
+    def _substrate(
+        self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int], run: Run
+    ) -> Substrate:
         if self.substrate == "inline":
-            return InlineSubstrate(specs, places)
+            return InlineSubstrate(specs, places, run)
         threads = ThreadSubstrate(specs, places)
         if not in_processes:
             return threads
@@ -134,40 +147,26 @@ class LocalExecutor:
         return MixedSubstrate(threads, processes, in_processes)
 
     def _pools(self, plan: Plan, in_processes: frozenset[int]) -> list[Pool]:
-        """Workers for threads, for processes, and of its own for each group with a GPU or a number of workers."""
+        """Workers for threads, for processes, and for each group with a GPU, a number of workers or a time limit.
+
+        The workers of GPU stages are started when there is work for them.
+        """
         size = 1 if self.substrate == "inline" else self.workers
         work = [g for g in plan.groups if not g.is_source]
         gpu = [g for g in work if g.resources.requires_gpu]
         own = [g for g in work if g.workers or g.timeout_s is not None]
         fixed = [g for g in own if not g.resources.requires_gpu]
-        pools = [self._gpu_pool(plan, g) for g in gpu]
-        pools += [Pool(frozenset({g.index}), min(size, g.workers.most or size)) for g in fixed]
+        pools = [Pool(frozenset({g.index}), 0, in_flight=g.in_flight) for g in gpu]
+        pools += [self._pool_of(g, size) for g in fixed]
         bound = {g.index for g in (*gpu, *fixed)}
         for chosen in (in_processes - bound, {g.index for g in work} - in_processes - bound):
             if chosen:
                 pools.append(Pool(frozenset(chosen), size))
         return pools
 
-    def _gpu_pool(self, plan: Plan, group: Group) -> Pool:
-        names = " + ".join(plan.vertices[v].name for v in group.vertices)
-        cards = host.gpus()
-        if not cards:
-            raise ResourceError(
-                f"stage {names!r} asks for a GPU ({group.resources}), but this machine has none that can be used. "
-                "`tamis doctor` shows what it has"
-            )
-        slots: list[tuple[int, ...]] = []
-        if group.resources.gpus >= 1:
-            each = int(group.resources.gpus)
-            ids = [c.index for c in cards]
-            slots = [tuple(ids[i : i + each]) for i in range(0, len(ids) - each + 1, each)]
-        else:
-            for card in cards:
-                share = group.resources.gpu_fraction(card.memory_gb)
-                slots += [(card.index,)] * int(1 / share + 1e-9)
-        if not slots:
-            raise ResourceError(
-                f"stage {names!r} asks for {group.resources.gpus:g} GPUs, this machine has {len(cards)}"
-            )
-        wanted = min(group.workers.most or len(slots), max(1, self.workers) if self.substrate != "inline" else 1)
-        return Pool(frozenset({group.index}), min(wanted, len(slots)), tuple(slots))
+    def _pool_of(self, group: Group, size: int) -> Pool:
+        """Workers of a group's own. Those of an ``async`` stage wait most of the time, so they hold no core."""
+        count = min(size, group.workers.most or size)
+        if group.is_async:
+            return Pool(frozenset({group.index}), count, reserved_cpus=0.0, in_flight=group.in_flight)
+        return Pool(frozenset({group.index}), count)

@@ -11,6 +11,7 @@ from tamis.backends.balance import Demand, Node, check_fits
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
+from tamis.backends.demand import at_the_same_time
 from tamis.backends.runner import GroupSpec
 from tamis.backends.streaming.cluster_view import Cluster, load_ray
 from tamis.backends.worker_registry import Pool, WorkerRegistry
@@ -89,7 +90,7 @@ class StreamingExecutor:
         _check_runtime_envs(plan, self.runtime_env)
         cluster = self._connected(plan)
         try:
-            for together in _at_the_same_time(plan):
+            for together in at_the_same_time(plan):
                 check_fits(cluster.nodes(), [_least(plan, g, cluster.nodes()) for g in together])
         except BaseException:
             self._leave()
@@ -105,11 +106,11 @@ class StreamingExecutor:
     def _execute(self, plan: Plan, run: Run, cluster: Cluster) -> bool:
         from tamis.backends.substrates.ray import RaySubstrate
 
-        places = run_paths(run)
+        places = run_paths(run, workers_sync=True)
         work = [g for g in plan.groups if not g.is_source]
         staffed = [g for g in work if is_staffed(g)]
         shared = frozenset(g.index for g in work if not is_staffed(g))
-        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus) for g in staffed]
+        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in staffed]
         pools += [Pool(shared, 0)] if shared else []
         envs = {g.index: g.runtime_env for g in staffed if g.runtime_env}
         eager = frozenset(g.index for g in staffed)
@@ -165,16 +166,3 @@ def _least(plan: Plan, group: Group, nodes: list[Node]) -> Demand:
     if group.workers.per_node is not None:
         least = 1
     return Demand(group.index, name, group.resources, min_workers=least, max_workers=group.workers.most)
-
-
-def _at_the_same_time(plan: Plan) -> list[list[Group]]:
-    """Groups that work at the same time: those with no barrier between them."""
-    segment: dict[int, int] = {}
-    for group in plan.groups:
-        before = [segment[i] for i in group.inputs]
-        segment[group.index] = group.index if group.is_source or not before else min(before)
-    found: dict[int, list[Group]] = {}
-    for group in plan.groups:
-        if not group.is_source:
-            found.setdefault(segment[group.index], []).append(group)
-    return list(found.values())

@@ -1,4 +1,4 @@
-"""What the coordinator asks of a substrate: start a worker, give it work, hear what happened, stop it."""
+"""What the coordinator needs of a substrate: start a worker, give it work, report events, stop it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.backends.runner import Failure, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A worker has finished with an assignment, well or not."""
+    """A worker has finished an assignment, successfully or not."""
 
     ticket: int
     outcome: Outcome
@@ -23,19 +23,21 @@ class WorkerDied:
 
     Args:
         worker: Which.
-        running: The assignment it was working on; the others it held were not begun. Where it cannot be known which
-            it was: all that it may have been.
+        running: The assignment it was running; the others it held had not begun. Where it is not known which one was
+            running: all that may have been.
         why: In words.
+        stage: The stage that was running, where that is known.
     """
 
     worker: int
     running: tuple[int, ...]
     why: str
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerUp:
-    """A worker's process is there; what is left is to set up its stages."""
+    """A worker's process has started; its stages are not set up yet."""
 
     worker: int
 
@@ -65,7 +67,7 @@ class WorkerStopped:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Data of an assignment is not there any more, so it was not begun.
+    """Data of an assignment has been lost, so it was not begun.
 
     Args:
         ticket: The assignment.
@@ -83,8 +85,8 @@ class Substrate(Protocol):
     """Somewhere to run workers.
 
     Attributes:
-        latency_s: How long it takes until a worker that is done has its next assignment, roughly.
-        message_s: How much work is worth a message of its own: of shorter assignments several are sent together.
+        latency_s: About how many seconds pass until a worker that is done has its next assignment.
+        message_s: Assignments that take fewer seconds than this are sent several at a time.
         volatile: Whether data between stages can get lost, so that the coordinator must know what it was made of.
     """
 
@@ -96,13 +98,13 @@ class Substrate(Protocol):
         """Start a worker that can run these groups. Returns at once."""
 
     def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
-        """Give a worker an assignment. A worker works them off in the order given.
+        """Give a worker an assignment. A worker begins its assignments in this order and may answer them in any.
 
-        With ``alone`` it is sent in a message of its own, so that it is known what the worker died of.
+        With ``alone`` it is sent in a message of its own, so that the death of the worker can be traced to it.
         """
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """What has happened; waits up to ``timeout_s`` for the first event."""
+        """The events since the last call; waits up to ``timeout_s`` seconds for the first."""
         ...
 
     def now(self) -> float:
@@ -112,10 +114,10 @@ class Substrate(Protocol):
     def stop_worker(self, worker: int) -> None:
         """Let a worker that holds nothing tear down its stages and end."""
 
-    def kill_worker(self, worker: int, why: str) -> None:
-        """End a worker at once, whatever it does; it is reported as dead for this reason."""
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
+        """End a worker at once. It is reported as dead for this reason, and as running these assignments."""
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Write a task to a file of the run directory, from where it is."""
 
     def close(self, *, at_once: bool) -> None:

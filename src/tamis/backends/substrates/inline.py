@@ -1,15 +1,22 @@
-"""Everything in the calling thread: breakpoints and profilers work as in any plain program."""
+"""Everything in the calling thread: breakpoints and profilers work as in any other program."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from tamis.backends.async_calls import WorkerLoop
 from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import GroupRunner, GroupSpec, RunPaths
+from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata
+from tamis.tasks import Task
 from tamis.tasks.storage import write_task
+
+if TYPE_CHECKING:
+    from tamis.backends.base import Run
 
 
 class WorkerRunners:
@@ -17,22 +24,29 @@ class WorkerRunners:
 
     Args:
         specs: The groups of the plan.
-        places: Where the run keeps its files.
+        places: The run's directories.
         worker_id: The worker's name.
         gpu_ids: Its GPUs.
+        marker: Where the running stage is noted, if the worker can die without the driver.
     """
 
     def __init__(
-        self, specs: dict[int, GroupSpec], places: RunPaths, worker_id: str, gpu_ids: tuple[int, ...] = ()
+        self,
+        specs: dict[int, GroupSpec],
+        places: RunPaths,
+        worker_id: str,
+        gpu_ids: tuple[int, ...] = (),
+        marker: RunningStage | None = None,
     ) -> None:
-        self._specs, self._places = specs, places
+        self._specs, self._places, self._marker = specs, places, marker
         self._worker = WorkerMetadata(worker_id, places.scratch, gpu_ids)
         self._runners: dict[int, GroupRunner] = {}
+        self.loop = WorkerLoop()
 
     def runner(self, group: int) -> GroupRunner:
         """The runner of a group."""
         if group not in self._runners:
-            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places)
+            self._runners[group] = GroupRunner(self._specs[group], self._worker, self._places, self._marker, self.loop)
         return self._runners[group]
 
     def name_of(self, group: int) -> str:
@@ -41,32 +55,59 @@ class WorkerRunners:
         return spec.names[spec.entry]
 
     def close(self) -> None:
-        """Tear all stages down."""
+        """Cancel what is awaited, and tear all stages down."""
+        self.loop.cancel()
         for runner in self._runners.values():
             runner.close()
+        self.loop.close()
 
 
 class InlineSubstrate:
-    """Runs an assignment when it is submitted, in the thread that submits it."""
+    """Runs an assignment when it is submitted, in the thread that submits it.
+
+    Assignments of ``async`` stages are begun there, and awaited in :meth:`poll`, on an event loop of the same thread.
+
+    Args:
+        specs: The groups of the plan.
+        places: The run's directories.
+        run: The run: its stop signal reaches a running stage.
+    """
 
     latency_s: ClassVar[float] = 0.0
     message_s: float = 0.0
     volatile: ClassVar[bool] = False
 
-    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths) -> None:
-        self._placement = WorkerRunners(specs, places, "inline")
+    def __init__(self, specs: dict[int, GroupSpec], places: RunPaths, run: Run) -> None:
+        self._runners, self._run = WorkerRunners(specs, places, "inline"), run
         self._events: list[Event] = []
+        self._awaited: set[asyncio.Task[None]] = set()
 
     def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
-        """There is only this thread."""
+        """Nothing to start: work is done in this thread."""
 
     def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
-        """Do the work now."""
-        outcome = self._placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
-        self._events.append(Done(ticket, outcome))
+        """Do the work now, or begin it."""
+        runner = self._runners.runner(group)
+        tasks = [decode_payload(e.payload) for e in envelopes]
+        if not runner.is_async:
+            with self._run.stop.interruptible(self._run.observer.message):
+                self._events.append(Done(ticket, runner.run(tasks)))
+            return
+        self._awaited.add(self._runners.loop.loop.create_task(self._await(ticket, runner, tasks)))
+
+    async def _await(self, ticket: int, runner: GroupRunner, tasks: list[Task[Any]]) -> None:
+        self._events.append(Done(ticket, await runner.run_async(tasks)))
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """What was done since the last call."""
+        """The assignments that are done. If there are none, awaits the first of those that were begun."""
+        if self._awaited:
+            first = asyncio.wait(
+                self._awaited, timeout=0 if self._events else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            with self._run.stop.interruptible(self._run.observer.message):
+                done, self._awaited = self._runners.loop.run(first)
+            for task in done:
+                task.result()
         events, self._events = self._events, []
         return events
 
@@ -75,16 +116,18 @@ class InlineSubstrate:
         return time.monotonic()
 
     def stop_worker(self, worker: int) -> None:
-        """There is only this thread."""
+        """Nothing to stop."""
 
-    def kill_worker(self, worker: int, why: str) -> None:
-        """There is only this thread."""
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
+        """Nothing to kill."""
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)
 
     def close(self, *, at_once: bool) -> None:
-        """Tear the stages down."""
-        if not at_once:
-            self._placement.close()
+        """Tear the stages down; at once: only cancel what is awaited."""
+        if at_once:
+            self._runners.loop.close()
+        else:
+            self._runners.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tamis.backends.payload import Envelope
 from tamis.backends.substrates.processes import ProcessSubstrate
 from tamis.backends.substrates.threads import ThreadSubstrate
@@ -25,9 +27,17 @@ class MixedSubstrate(ThreadSubstrate):
         """Hand the assignment on."""
         self._homes[worker].submit(worker, ticket, group, envelopes, alone=alone)
 
-    def kill_worker(self, worker: int, why: str) -> None:
-        """Have it killed."""
-        self._homes[worker].kill_worker(worker, why)
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
+        """Kill the process."""
+        self._homes[worker].kill_worker(worker, why, running)
+
+    def stop_worker(self, worker: int) -> None:
+        """Let the worker end."""
+        self._homes[worker].stop_worker(worker)
+
+    def save_task(self, payload: Any, path: str) -> None:
+        """Write the task to a file."""
+        self._threads.save_task(payload, path)
 
     def close(self, *, at_once: bool) -> None:
         """Stop both."""

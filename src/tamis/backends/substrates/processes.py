@@ -1,8 +1,8 @@
-"""Workers as processes: for stages in plain Python. Tables travel as Arrow files, pipes carry envelopes only.
+"""Workers as processes, for stages in pure Python. Tables pass as Arrow files; pipes carry envelopes only.
 
 A worker is a fresh interpreter started with ``python -m``, not a fork and not ``multiprocessing``: it works the same
-on Linux, macOS and Windows, and a script needs no ``if __name__ == "__main__"``. In the driver one thread per worker
-talks to it, so the coordinator never waits for a pipe.
+on Linux, macOS and Windows, and a script needs no ``if __name__ == "__main__"``. In the driver two threads per worker
+talk to it, one in each direction, so the coordinator never waits for a pipe, and answers may come in any order.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
-import queue
 import struct
 import subprocess
 import sys
-from collections import deque
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import cloudpickle
 
 import tamis
 from tamis.backends.payload import encode_payload
 from tamis.backends.runner import GroupSpec, Outcome, RunPaths, cannot_travel
-from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady
+from tamis.backends.running_stage import RunningStage
+from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady, WorkerStopped
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
 
 _LENGTH = struct.Struct("<Q")
 
-SENT_AHEAD = 8
-"""How many short assignments are sent to a process before its first answer is awaited."""
+GOODBYE = b"goodbye"
+"""The last message to a worker: tear down the stages and end. A pipe that closes without it means a dead driver."""
 
-SENT_AHEAD_BYTES = 400
-"""A message longer than this is not sent ahead: all that is must fit into any system's pipe, or both sides wait."""
+SET_UP = -1
+"""Stands for a ticket where a worker is asked to set up its stages, or says that it has."""
 
 
 def send(pipe: IO[bytes], message: bytes) -> None:
@@ -53,13 +54,30 @@ def receive(pipe: IO[bytes]) -> bytes | None:
     return message if len(message) == length else None
 
 
+@dataclass
+class _Process:
+    """A worker process, as the driver sees it.
+
+    Args:
+        process: The process.
+        sent: Assignments that it was sent and has not answered.
+        begun: Those of them that it has begun.
+        stopping: Whether it was asked to end.
+    """
+
+    process: subprocess.Popen[bytes]
+    sent: dict[int, None] = field(default_factory=dict)
+    begun: dict[int, None] = field(default_factory=dict)
+    stopping: bool = False
+
+
 class ProcessSubstrate(ThreadSubstrate):
-    """Each worker is a process, with a thread here that talks to it.
+    """Each worker is a process. In the driver, one thread sends it assignments and another receives its answers.
 
     Args:
         specs: The groups of the plan.
-        places: Where the run keeps its files.
-        payloads: Directory for tasks on their way between processes.
+        places: The run's directories.
+        payloads: Directory for tasks that pass between processes.
     """
 
     def __init__(self, specs: dict[int, GroupSpec], places: RunPaths, payloads: str) -> None:
@@ -67,52 +85,52 @@ class ProcessSubstrate(ThreadSubstrate):
         self._payloads = payloads
         os.makedirs(payloads, exist_ok=True)
         self._stages = pickled_stages(specs)
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, _Process] = {}
         self._closing = False
-        self._killed: dict[int, str] = {}
-        self._set_up: set[tuple[int, int]] = set()
+        self._killed: dict[int, tuple[str, tuple[int, ...]]] = {}
 
-    def kill_worker(self, worker: int, why: str) -> None:
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """Kill the process."""
-        self._killed[worker] = why
-        self._processes[worker].kill()
+        self._killed[worker] = why, running
+        self._processes[worker].process.kill()
 
     def close(self, *, at_once: bool) -> None:
-        """Stop the processes: after a teardown of their stages, or by killing them."""
+        """Stop the processes: after their stages are torn down, or by killing them."""
         self._closing = at_once
         if at_once:
-            for process in list(self._processes.values()):
-                process.kill()
+            for state in list(self._processes.values()):
+                state.process.kill()
         super().close(at_once=at_once)
-        for process in list(self._processes.values()):
-            _end(process)
+        for state in list(self._processes.values()):
+            _end(state.process)
 
     def _work(self, worker: int, inbox: Inbox, gpu_ids: tuple[int, ...]) -> None:
-        process: subprocess.Popen[bytes] | None = None
-        open_ended = True
-        while open_ended:
-            waiting = _take(inbox)
-            if waiting[-1] is None:
-                open_ended = False
-            tickets: deque[int] = deque()
+        """Send assignments to a process, which is started for the first of them."""
+        state: _Process | None = None
+        receiver: threading.Thread | None = None
+        set_up: set[int] = set()
+        while (assignment := inbox.get()) is not None:
             try:
-                for assignment in waiting:
-                    if assignment is not None:
-                        process = process or self._start(worker, gpu_ids)
-                        self._ask_or_fail(worker, process, tickets, assignment)
-                if process is not None:
-                    self._hear_all(process, tickets)
-            except (OSError, EOFError) as error:
-                if not self._closing:
-                    why = self._killed.get(worker) or _cause_of_death(process, error)
-                    self._events.put(WorkerDied(worker, tuple(tickets)[:1], why))
-                return
-        if process is not None:
-            _end(process)
+                if state is None:
+                    state = self._start(worker, gpu_ids)
+                    receiver = threading.Thread(target=self._receive, args=(worker, state, inbox), daemon=True)
+                    receiver.start()
+                self._send_or_fail(state, set_up, assignment)
+            except OSError as error:
+                if state is None and not self._closing:
+                    self._events.put(WorkerDied(worker, (), f"the worker process could not be started: {error}"))
+                    return
+                # The process is gone: the receiving thread reports that.
+            del assignment  # hold nothing while waiting for the next
+        if state is not None and receiver is not None:
+            state.stopping = True
+            _end(state.process)
+            receiver.join()
+        self._events.put(WorkerStopped(worker))
 
-    def _start(self, worker: int, gpu_ids: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    def _start(self, worker: int, gpu_ids: tuple[int, ...]) -> _Process:
         environment = dict(os.environ)
-        home = str(Path(tamis.__file__).parents[1])  # the worker must find tamis before it is told our sys.path
+        home = str(Path(tamis.__file__).parents[1])  # the worker must find tamis before it receives our sys.path
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [home, environment.get("PYTHONPATH")]))
         if gpu_ids:
             environment["CUDA_VISIBLE_DEVICES"] = _cuda_names(gpu_ids, environment.get("CUDA_VISIBLE_DEVICES"))
@@ -122,63 +140,62 @@ class ProcessSubstrate(ThreadSubstrate):
             stdout=subprocess.PIPE,
             env=environment,
         )
-        self._processes[worker] = process
+        state = self._processes[worker] = _Process(process)
         assert process.stdin is not None
         send(process.stdin, pickle.dumps((sys.path, sys.argv, str(worker), gpu_ids, self._places, self._payloads)))
         send(process.stdin, self._stages)
-        return process
+        return state
 
-    def _ask_or_fail(
-        self, worker: int, process: subprocess.Popen[bytes], tickets: deque[int], assignment: Assignment
-    ) -> None:
-        ticket, group, _ = assignment
+    def _send_or_fail(self, state: _Process, set_up: set[int], assignment: Assignment) -> None:
+        ticket, group, envelopes = assignment
+        spec = self._specs[group]
         try:
-            self._ask(worker, process, tickets, assignment)
-        except (OSError, EOFError):
-            raise
+            for envelope in envelopes:
+                # Encoded in place, so that it is freed with the envelope and is there for another try.
+                envelope.payload = encode_payload(envelope.payload, self._payloads, envelope.nbytes)
+            message = pickle.dumps((ticket, group, [e.payload for e in envelopes]))
         except Exception as error:  # noqa: BLE001 - pickling and Arrow raise many kinds
-            spec = self._specs[group]
             failure = cannot_travel(spec.names[spec.entry], error)
             self._events.put(Done(ticket, Outcome(failure=failure)))
+            return
+        stdin = state.process.stdin
+        assert stdin is not None
+        if group not in set_up and any(s.timeout_s for s in spec.stages.values()):
+            set_up.add(group)
+            send(stdin, pickle.dumps((SET_UP, group, None)))  # before the clock of the time limit runs
+        state.sent[ticket] = None
+        send(stdin, message)
 
-    def _ask(self, worker: int, process: subprocess.Popen[bytes], tickets: deque[int], assignment: Assignment) -> None:
-        """Send an assignment; a long one only when no answer is due, so that both sides never write at once."""
-        assert process.stdin is not None
-        ticket, group, envelopes = assignment
-        for envelope in envelopes:
-            # Packed in place, so that it is freed with the envelope and is there for another try.
-            envelope.payload = encode_payload(envelope.payload, self._payloads)
-        message = pickle.dumps((group, [e.payload for e in envelopes]))
-        if len(message) > SENT_AHEAD_BYTES:
-            self._hear_all(process, tickets)
-        if (worker, group) not in self._set_up and any(s.timeout_s for s in self._specs[group].stages.values()):
-            self._hear_all(process, tickets)
-            self._set_up_first(worker, process, group)
-        tickets.append(ticket)
-        send(process.stdin, message)
+    def _receive(self, worker: int, state: _Process, inbox: Inbox) -> None:
+        """Report what a process answers, and its end."""
+        stdout = state.process.stdout
+        assert stdout is not None
+        while (message := receive(stdout)) is not None:
+            ticket, outcome = pickle.loads(message)
+            if ticket == SET_UP:
+                self._events.put(WorkerReady(worker))
+            elif outcome is None:
+                state.begun[ticket] = None
+            else:
+                state.begun.pop(ticket, None)
+                state.sent.pop(ticket, None)
+                self._events.put(Done(ticket, outcome))
+        inbox.put(None)  # ends the sending thread
+        if self._closing or state.stopping:
+            return
+        running = tuple(state.begun) or tuple(state.sent)[:1]
+        why, running = self._killed.get(worker) or (_cause_of_death(state.process), running)
+        self._events.put(WorkerDied(worker, running, why, self._running_stage(worker)))
 
-    def _set_up_first(self, worker: int, process: subprocess.Popen[bytes], group: int) -> None:
-        """Have a stage with a time limit set up before the clock runs."""
-        assert process.stdin is not None
-        assert process.stdout is not None
-        send(process.stdin, pickle.dumps((group, None)))
-        if receive(process.stdout) is None:
-            raise EOFError("it closed its pipe")
-        self._set_up.add((worker, group))
-        self._events.put(WorkerReady(worker))
-
-    def _hear_all(self, process: subprocess.Popen[bytes], tickets: deque[int]) -> None:
-        """Wait for the answers to all assignments sent."""
-        assert process.stdout is not None
-        while tickets:
-            answer = receive(process.stdout)
-            if answer is None:
-                raise EOFError("it closed its pipe")
-            self._events.put(Done(tickets.popleft(), pickle.loads(answer)))
+    def _running_stage(self, worker: int) -> str:
+        """The stage that a dead worker was running."""
+        vertex = RunningStage.read(RunningStage.path(self._places.scratch, str(worker)))
+        names = {v: name for spec in self._specs.values() for v, name in spec.names.items()}
+        return names.get(vertex, "") if vertex is not None else ""
 
 
 def _cuda_names(gpu_ids: tuple[int, ...], visible: str | None) -> str:
-    """GPUs as CUDA is told of them: our numbers count the cards that the driver itself may see.
+    """The value of CUDA_VISIBLE_DEVICES for some GPUs, which are numbered among those that the driver may use.
 
     >>> _cuda_names((0, 1), None), _cuda_names((0, 1), "3,5,7")
     ('0,1', '3,5')
@@ -187,19 +204,8 @@ def _cuda_names(gpu_ids: tuple[int, ...], visible: str | None) -> str:
     return ",".join(cards[i].strip() if cards else str(i) for i in gpu_ids)
 
 
-def _take(inbox: Inbox) -> list[Assignment | None]:
-    """Wait for an assignment and take the ones queued behind it along, up to the end of the inbox or of the work."""
-    taken = [inbox.get()]
-    while taken[-1] is not None and len(taken) < SENT_AHEAD:
-        try:
-            taken.append(inbox.get_nowait())
-        except queue.Empty:
-            break
-    return taken
-
-
 def pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
-    """The stages as they are sent to worker processes; refuses what cannot be sent."""
+    """The stages in the form that worker processes receive; raises if one cannot be pickled."""
     for spec in specs.values():
         for index, stage in spec.stages.items():
             _by_value_if_needed(type(stage).__module__)
@@ -209,14 +215,14 @@ def pickled_stages(specs: dict[int, GroupSpec]) -> bytes:
             except Exception as error:
                 raise PlanError(
                     f"stage {spec.names[index]!r} cannot be sent to a worker process: {error}. "
-                    "Make what it cannot pickle in setup(), or use LocalExecutor(substrate='threads')"
+                    "Create what cannot be pickled in setup(), or use LocalExecutor(substrate='threads')"
                 ) from error
     stages: bytes = cloudpickle.dumps(specs)
     return stages
 
 
 def _by_value_if_needed(name: str | None) -> None:
-    """Modules that a new interpreter could not import are sent along."""
+    """Send a module along with its stages if a new interpreter could not import it."""
     module = sys.modules.get(name or "")
     if module is None or name == "__main__" or (name or "").partition(".")[0] == "tamis":
         return
@@ -228,9 +234,7 @@ def _by_value_if_needed(name: str | None) -> None:
         cloudpickle.register_pickle_by_value(module)
 
 
-def _cause_of_death(process: subprocess.Popen[bytes] | None, error: BaseException) -> str:
-    if process is None:
-        return f"the worker process could not be started: {error}"
+def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
     try:
         code = process.wait(timeout=5)
     except subprocess.TimeoutExpired:
@@ -242,9 +246,10 @@ def _cause_of_death(process: subprocess.Popen[bytes] | None, error: BaseExceptio
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipe, which ends the worker; kill it if that does not help."""
+    """Ask the worker to end; kill it if it does not."""
     try:
         if process.stdin is not None and not process.stdin.closed:
+            send(process.stdin, GOODBYE)
             process.stdin.close()
     except OSError:
         process.kill()
@@ -253,8 +258,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
-__all__: list[Any] = ["ProcessSubstrate", "receive", "send"]
+__all__ = ["GOODBYE", "SET_UP", "ProcessSubstrate", "receive", "send"]

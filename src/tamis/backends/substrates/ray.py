@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,7 +46,7 @@ from tamis.backends.substrates.base import (
     WorkerUp,
 )
 from tamis.backends.substrates.processes import pickled_stages
-from tamis.backends.substrates.ray_worker import SENTINEL, Home, RayWorker, save_task, set_up_node
+from tamis.backends.substrates.ray_worker import SENTINEL, Home, RayWorker, running_stage, save_task, set_up_node
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import Task
 from tamis.tasks.storage import pickled
@@ -140,6 +140,7 @@ class RaySubstrate:
         self._node_groups = [i for i, s in specs.items() if any(map(_sets_up_nodes, s.stages.values()))]
         self._seconds: dict[int, float] = {}  # how long assignments of a group take
         self._fan_out: dict[int, int] = {}
+        self._stage_names = {v: name for spec in specs.values() for v, name in spec.names.items()}
         self._saving: list[Any] = []
         if places.scratch:
             Path(places.scratch, SENTINEL).touch()
@@ -262,9 +263,11 @@ class RaySubstrate:
 
     def _understand(self, kind: Any, worker: int, future: Future[Any]) -> list[Event]:
         state = self._workers[worker]
+        error = future.exception()
+        if isinstance(kind, WorkerDied):  # what it was running is known now, unless its machine has gone, too
+            return [replace(kind, stage=self._stage_names.get(future.result(), ""))] if error is None else [kind]
         if state.gone:
             return []
-        error = future.exception()
         if kind == "stopped":
             state.gone = True
             ray.kill(state.actor)
@@ -274,7 +277,7 @@ class RaySubstrate:
         if kind in ("up", "ready"):
             return self._on_ready(worker, state, error, future)
         if isinstance(error, _ENDED):
-            return [self._died(worker, state, error)]
+            return self._died(worker, state, error)
         call: _Call = kind
         state.calls.remove(call)
         if error is not None:
@@ -292,7 +295,7 @@ class RaySubstrate:
             cause = error.cause if isinstance(error, RayTaskError) else error
             if isinstance(cause, (*_ENDED, ObjectLostError)) and not getattr(cause, "actor_init_failed", False):
                 self._nodes_ready.pop(state.node, None)  # it may be that what is gone is the process that set it up
-                return [self._died(worker, state, cause)]
+                return self._died(worker, state, cause)
             failure = Failure(self._names(state.groups), f"{type(cause).__name__}: {cause}", str(error))
         state.gone = True
         ray.kill(state.actor)
@@ -338,7 +341,7 @@ class RaySubstrate:
     def _names(self, groups: Iterable[int]) -> str:
         return " + ".join(name for group in sorted(groups) for name in self._specs[group].names.values())
 
-    def _died(self, worker: int, state: _Worker, error: Exception) -> WorkerDied:
+    def _died(self, worker: int, state: _Worker, error: Exception) -> list[Event]:
         state.gone = True
         ray.kill(state.actor)
         calls, state.calls = state.calls, deque()
@@ -346,7 +349,14 @@ class RaySubstrate:
         # What a worker was doing is not to blame for the end of its machine. Where it was not ended for the first of
         # its calls, it may be any of them: answers to those that it was done with get lost, too.
         blamed = [] if why == MACHINE_GONE else list(calls)[: 1 if state.killed else None]
-        return WorkerDied(worker, tuple(ticket for call in blamed for ticket in call.tickets), why)
+        event = WorkerDied(worker, tuple(ticket for call in blamed for ticket in call.tickets), why)
+        if len(event.running) != 1:
+            return [event]
+        where = NodeAffinitySchedulingStrategy(state.node, soft=False)
+        read = ray.remote(num_cpus=0, max_retries=0)(running_stage).options(scheduling_strategy=where)
+        vertex: Any = read.remote(self._places.scratch, str(worker))
+        vertex.future().add_done_callback(lambda future: self._answers.put((event, worker, future)))
+        return []
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -354,7 +364,7 @@ class RaySubstrate:
         """The machine's clock."""
         return time.monotonic()
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Have a task written to a file where its data is."""
         objects: dict[Any, int] = {}
         place = self._place(payload, objects)
@@ -363,10 +373,9 @@ class RaySubstrate:
     def close(self, *, at_once: bool) -> None:
         """Stop the actors: after a teardown of their stages, or by killing them. What has not set up is just killed."""
         living = [s for s in self._workers.values() if not s.gone]
-        if not at_once:
-            last = [*self._saving, *(s.actor.stop.remote() for s in living if s.ready)]
-            if last:
-                ray.wait(last, num_returns=len(last), timeout=END_S)
+        last = [*self._saving, *(s.actor.stop.remote() for s in living if s.ready and not at_once)]
+        if last:
+            ray.wait(last, num_returns=len(last), timeout=END_S)
         for state in living:
             state.gone = True
             ray.kill(state.actor)

@@ -76,6 +76,7 @@ class RayWorker:
 
         Returns what went wrong, whether that was ``setup_on_node``, and how many seconds it took.
         """
+        from tamis.backends.running_stage import RunningStage
         from tamis.backends.substrates.inline import WorkerRunners
 
         began = time.perf_counter()
@@ -84,7 +85,8 @@ class RayWorker:
         missing = _not_shared(places)
         if missing is not None:
             return missing, False, 0.0
-        self._placement = WorkerRunners(self._specs, places, self._worker_id, self._gpu_ids)
+        marker = RunningStage(RunningStage.path(places.scratch, self._worker_id)) if places.scratch else None
+        self._placement = WorkerRunners(self._specs, places, self._worker_id, self._gpu_ids, marker)
         for group in eager:
             failure = self._placement.runner(group).set_up()
             if failure is not None:
@@ -152,6 +154,13 @@ def save_task(place: Any, path: str, *objects: Any) -> None:
     from tamis.tasks.storage import write_task
 
     write_task(_resolve(place, objects), path)
+
+
+def running_stage(scratch: str, worker_id: str) -> int | None:
+    """The vertex that a worker of this machine was running when it died."""
+    from tamis.backends.running_stage import RunningStage
+
+    return RunningStage.read(RunningStage.path(scratch, worker_id))
 
 
 def cards_of_this_node() -> list[str]:

@@ -18,10 +18,19 @@ from tamis.stages.resources import Resources
 
 @dataclass(frozen=True)
 class Work:
-    """How an assignment goes: how long it takes and what comes of it; without an outcome the worker dies."""
+    """How an assignment goes.
+
+    Args:
+        seconds: How long the stages take.
+        outcome: What comes of it; without one the worker dies.
+        fetch_s: How long the worker fetches its input, while the one before it runs.
+        hand_over_s: How long the worker hands over its outcome, while the next one runs.
+    """
 
     seconds: float
     outcome: Outcome | None
+    fetch_s: float = 0.0
+    hand_over_s: float = 0.0
 
 
 class Model(Protocol):
@@ -34,11 +43,15 @@ class Model(Protocol):
 
 @dataclass
 class _Worker:
+    """A worker: what it holds and has not begun, what it has begun, and when each of its three parts is free again."""
+
     groups: frozenset[int]
     gpu_ids: tuple[int, ...]
     node: str
     inbox: deque[tuple[int, int, list[Envelope]]] = field(default_factory=deque)
-    running: int | None = None
+    begun: dict[int, float] = field(default_factory=dict)  # and when its stages are done
+    fetched: float = 0.0
+    handed_over: float = 0.0
     dead: bool = False
 
 
@@ -49,13 +62,21 @@ class SimulatedSubstrate:
         model: Says how work goes.
         start_s: How long a worker takes to start.
         message_s: How much work is worth a message of its own.
+        in_flight: How many assignments of a group a worker works on at the same time, if more than one.
     """
 
     latency_s: ClassVar[float] = 0.002
     volatile: ClassVar[bool] = False
 
-    def __init__(self, model: Model, start_s: float = 0.0, message_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        start_s: float = 0.0,
+        message_s: float = 0.0,
+        in_flight: Mapping[int, int] | None = None,
+    ) -> None:
         self._model, self._start_s, self.message_s = model, start_s, message_s
+        self._in_flight = in_flight or {}
         self._clock = 0.0
         self._count = 0
         # When, tie-breaker, worker, what: news of the worker, or something that befalls the machines.
@@ -98,15 +119,14 @@ class SimulatedSubstrate:
     def stop_worker(self, worker: int) -> None:
         """Let a worker end."""
         assert not self._workers[worker].inbox, "it still has work"
-        assert self._workers[worker].running is None, "it is at work"
+        assert not self._workers[worker].begun, "it is at work"
         self._at(self._clock, worker, WorkerStopped(worker))
 
-    def kill_worker(self, worker: int, why: str) -> None:
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """Let a worker die."""
-        running = self._workers[worker].running
-        self._at(self._clock, worker, WorkerDied(worker, () if running is None else (running,), why))
+        self._at(self._clock, worker, WorkerDied(worker, running or tuple(self._workers[worker].begun), why))
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """There is nothing to write."""
 
     def close(self, *, at_once: bool) -> None:
@@ -116,28 +136,54 @@ class SimulatedSubstrate:
         state = self._workers[worker]
         if isinstance(event, WorkerReady):
             self._up.add(worker)
+        elif isinstance(event, Done | Lost):
+            state.begun.pop(event.ticket, None)
         else:
-            state.running = None
-            state.dead = isinstance(event, WorkerDied | WorkerStopped | SetupFailed)
+            state.begun, state.dead = {}, True
         self._next(worker)
 
     def _next(self, worker: int) -> None:
-        """Let a worker that is up and idle take its next assignment."""
+        """Let a worker that is up begin its next assignments: one at a time, or as many as it may have in flight."""
         state = self._workers[worker]
-        if worker not in self._up or state.dead or state.running is not None or not state.inbox:
-            return
-        ticket, group, batch = state.inbox.popleft()
-        state.running = ticket
-        seconds, event = self._take_up(worker, ticket, group, batch)
-        self._at(self._clock + seconds, worker, event)
+        while worker in self._up and not state.dead and state.inbox:
+            ticket, group, batch = state.inbox[0]
+            at_work = [end for end in state.begun.values() if end > self._clock]
+            if len(at_work) >= self._in_flight.get(group, 1):
+                return  # the next event of this worker comes no later than the first of these ends
+            state.inbox.popleft()
+            self._begin(worker, state, ticket, group, batch)
 
-    def _take_up(self, worker: int, ticket: int, group: int, batch: list[Envelope]) -> tuple[float, Event]:
-        """What comes of an assignment that a worker begins, and after how long."""
+    def _begin(self, worker: int, state: _Worker, ticket: int, group: int, batch: list[Envelope]) -> None:
+        work, event = self._take_up(worker, ticket, group, batch)
+        # What was given earlier was fetched while another assignment ran; outcomes are handed over one by one.
+        begins = max(self._clock, state.fetched + work.fetch_s)
+        state.fetched = begins
+        ends = begins + work.seconds
+        state.begun[ticket] = ends
+        if isinstance(event, WorkerDied):
+            self._at(ends, worker, self._death(worker, event.why))
+            return
+        self._at(ends, worker, lambda: self._next(worker))
+        state.handed_over = max(ends, state.handed_over) + work.hand_over_s
+        self._at(state.handed_over, worker, event)
+
+    def _death(self, worker: int, why: str) -> Callable[[], None]:
+        """A worker dies. It is not known of which of the assignments that it holds."""
+
+        def die() -> None:
+            state = self._workers[worker]
+            if not state.dead:
+                held = (*state.begun, *(ticket for ticket, _, _ in state.inbox))
+                self._at(self._clock, worker, WorkerDied(worker, held, why))
+
+        return die
+
+    def _take_up(self, worker: int, ticket: int, group: int, batch: list[Envelope]) -> tuple[Work, Event]:
+        """What comes of an assignment that a worker begins."""
         work = self._model.work(group, batch)
         if work.outcome is None:
-            held = (ticket, *(waiting[0] for waiting in self._workers[worker].inbox))
-            return work.seconds, WorkerDied(worker, held, "simulated")  # which one it was cannot be known
-        return work.seconds, Done(ticket, work.outcome)
+            return work, WorkerDied(worker, (ticket,), "simulated")
+        return work, Done(ticket, work.outcome)
 
     def _at(self, when: float, worker: int, event: Event | Callable[[], None]) -> None:
         self._count += 1
@@ -255,21 +301,21 @@ class SimulatedCluster(SimulatedSubstrate):
             self._cards[worker.node, card] += sign * round(share * 1e6)
             assert self._cards[worker.node, card] <= 1e6 + 10, "a card is given to more workers than it has room for"
 
-    def _take_up(self, worker: int, ticket: int, group: int, batch: list[Envelope]) -> tuple[float, Event]:
+    def _take_up(self, worker: int, ticket: int, group: int, batch: list[Envelope]) -> tuple[Work, Event]:
         machine = self._machines[self._workers[worker].node]
         assert not any(e.payload is GONE for e in batch), "work on data that was freed"
         stored = [e.payload for e in batch if isinstance(e.payload, ObjectPart)]
         lost = tuple(p for p in stored if not p.ref.alive)
         if lost:
-            return 0.0, Lost(ticket, lost)
-        seconds, event = super()._take_up(worker, ticket, group, batch)
+            return Work(0.0, None), Lost(ticket, lost)
+        work, event = super()._take_up(worker, ticket, group, batch)
         self.moved[group] += sum(p.ref is not machine for p in stored)
-        self.spans.append(Span(worker, group, self._clock, self._clock + seconds))
+        self.spans.append(Span(worker, group, self._clock, self._clock + work.seconds))
         if isinstance(event, Done):
             for envelope in event.outcome.outputs:
                 if envelope.vertex != END and envelope.payload is None:
                     envelope.payload, envelope.home = ObjectPart(machine, 0), machine.node.id
-        return seconds, event
+        return work, event
 
     def _see(self, nodes: list[Node]) -> None:
         self._seen = nodes

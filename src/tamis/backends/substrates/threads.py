@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tamis.backends.payload import Envelope, decode_payload
-from tamis.backends.runner import GroupSpec, RunPaths
-from tamis.backends.substrates.base import Done, Event, WorkerDied
+from tamis.backends.runner import GroupSpec, Outcome, RunPaths
+from tamis.backends.substrates.base import Done, Event, WorkerDied, WorkerStopped
 from tamis.backends.substrates.inline import WorkerRunners
 from tamis.tasks.storage import write_task
 
@@ -73,11 +75,11 @@ class ThreadSubstrate:
         """Let a thread end."""
         self._workers[worker].inbox.put(None)
 
-    def kill_worker(self, worker: int, why: str) -> None:
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """A thread cannot be ended from outside; stages with a time limit run in processes."""
         raise RuntimeError("a thread cannot be ended from outside: a stage with a time limit must run in a process")
 
-    def set_down(self, payload: Any, path: str) -> None:
+    def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)
 
@@ -96,13 +98,28 @@ class ThreadSubstrate:
             assignment = inbox.get()
             if assignment is None:
                 placement.close()
+                self._events.put(WorkerStopped(worker))
                 return
             ticket, group, envelopes = assignment
             try:
-                outcome = placement.runner(group).run([decode_payload(e.payload) for e in envelopes])
+                runner, tasks = placement.runner(group), [decode_payload(e.payload) for e in envelopes]
+                if runner.is_async:
+                    placement.loop.begin(runner.run_async(tasks), functools.partial(self._on_awaited, worker, ticket))
+                else:
+                    self._events.put(Done(ticket, runner.run(tasks)))
             except BaseException as error:  # noqa: BLE001 - SystemExit in a stage ends the thread, not the run
-                self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}"))
+                stage = placement.runner(group).running_stage
+                self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}", stage))
                 return
-            self._events.put(Done(ticket, outcome))
             # Hold nothing while waiting for the next assignment.
-            del assignment, envelopes, outcome
+            del assignment, envelopes, tasks
+
+    def _on_awaited(self, worker: int, ticket: int, future: Future[Outcome]) -> None:
+        """An assignment of an ``async`` stage is done."""
+        if future.cancelled():
+            return  # the run has ended
+        error = future.exception()
+        if error is None:
+            self._events.put(Done(ticket, future.result()))
+        else:
+            self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}"))

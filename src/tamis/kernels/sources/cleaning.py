@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import types
-
 from tamis.kernels import operations
-from tamis.kernels.sources import primitives
 from tamis.kernels.sources.cutting import keep_slice, remove_lines, remove_markdown, remove_quotes
 from tamis.kernels.sources.primitives import PADDING, as_bytes, prefetch
 from tamis.kernels.sources.replacing import (
@@ -19,19 +16,13 @@ from tamis.kernels.sources.replacing import (
     with_label,
 )
 
-__all__ = ["SIGNATURE", "kernel"]
+__all__ = ["kernel"]
 
 _QUOTES, _NEWLINES, _URLS, _CONTROLS = operations.QUOTES, operations.NEWLINES, operations.URLS, operations.CONTROLS
 _BLANKS, _MARKDOWN, _LINES, _QUOTED = operations.BLANKS, operations.MARKDOWN, operations.LINES, operations.QUOTED
 _SLICE = operations.SLICE
 
 _AHEAD, _BEGINNING = 4, 256  # rows, bytes
-
-SIGNATURE = types.int64(
-    *(primitives.BYTES, primitives.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
-    *(types.int64, primitives.BYTES, primitives.INTS, primitives.WORDS),  # what to do, its parameters
-    *(primitives.BYTES, primitives.BYTES, primitives.INTS),  # scratch, new texts, their offsets
-)
 
 
 def kernel(texts, offsets, row_count, readable, operation, letters, numbers, words, scratch, made, ends):

@@ -7,8 +7,6 @@ needs them.
 
 from __future__ import annotations
 
-from numba import types
-
 from tamis.kernels.measures import (
     DIGITS,
     LETTER_WORDS,
@@ -17,50 +15,19 @@ from tamis.kernels.measures import (
     NEWLINES,
     PARAGRAPHS,
     POLICY_PARAGRAPHS,
-    REPEATED_NGRAM_CHARACTERS,
-    TOP_NGRAM_CHARACTERS,
     URL_CHARACTERS,
     WORDS,
 )
-from tamis.kernels.sources import primitives
 from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
-from tamis.kernels.sources.ngrams import find_ngrams
+from tamis.kernels.sources.ngrams import find_ngrams, hash_prefixes
 from tamis.kernels.sources.phrases import count_policies, find_urls
 from tamis.kernels.sources.primitives import PADDING, as_bytes, as_ints, as_words, helper
 from tamis.kernels.sources.scan import classify, scan
 from tamis.kernels.sources.words import find_words
 
-__all__ = ["SIGNATURE", "kernel"]
+__all__ = ["kernel"]
 
 _CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 16, 32, 64
-
-SIGNATURE = types.int64(
-    *(
-        primitives.BYTES,
-        primitives.INTS,
-        primitives.INTS,
-        types.int64,
-        types.int64,
-    ),  # texts, offsets, rows, rows, first row
-    *(types.int64, primitives.INTS, primitives.FLOATS),  # checks: how many, what they divide, their parameters
-    *(types.int64, types.int64),  # the n of the n-grams that are wanted, as bits: most frequent, repeated
-    *(
-        primitives.BYTES,
-        primitives.BYTES,
-        primitives.WORDS,
-        primitives.BYTES,
-        primitives.INTS,
-        types.int64,
-        types.int64,
-    ),  # tables
-    *(
-        primitives.BYTES,
-        types.int64,
-        primitives.FLOATS,
-        primitives.INTS,
-        primitives.INTS,
-    ),  # scratch, scores, failed, needed
-)
 
 
 @helper
@@ -80,17 +47,9 @@ def part_of(measure):
         return _CLASSES | _PARAGRAPHS
     if measure < URL_CHARACTERS:
         return _CLASSES | _PARAGRAPHS | _POLICIES
-    if measure <= TOP_NGRAM_CHARACTERS:
+    if measure < MEASURES:
         return _URLS
     return _CLASSES | _WORDS | _NGRAMS
-
-
-@helper
-def words_of(measure):
-    """The n of a measure of n-grams."""
-    if measure > REPEATED_NGRAM_CHARACTERS:
-        return measure - REPEATED_NGRAM_CHARACTERS
-    return measure - TOP_NGRAM_CHARACTERS
 
 
 def kernel(
@@ -102,8 +61,8 @@ def kernel(
     check_count,
     operands,
     parameters,
-    tops,
-    repeats,
+    ngrams,
+    ngram_count,
     blocks,
     flags,
     vocabulary,
@@ -123,6 +82,8 @@ def kernel(
         operands: For each check its numerator and denominator; -1 where there is none.
         parameters: For each check: the score if the denominator is zero, the highest score there is, the lowest and
             highest score that are kept, and 1 if the rest is kept instead.
+        ngrams: For each n of n-grams that are wanted, in ascending order: the n, and whether the most frequent one is.
+            Their numbers are ``MEASURES`` and up: characters of the most frequent one, then those of repeated ones.
         scores: For each check and each row the score, as far as the row got.
         failed: For each row the check that it failed; -1 if it failed none.
     """
@@ -131,7 +92,7 @@ def kernel(
         start = offsets[rows[row]]
         size = offsets[rows[row] + 1] - start
         bitmap = ((size >> 6) + 3) * 8
-        at = (MEASURES + 7) // 8 * 64
+        at = (MEASURES + 2 * ngram_count + 7) // 8 * 64
         text = as_bytes(scratch, at)
         at += (size + PADDING + 63) // 64 * 64
         spare = as_bytes(scratch, at)
@@ -154,10 +115,10 @@ def kernel(
         words = 0
         table = as_words(scratch, at)
         edges, hashes, before = as_ints(scratch, at), as_words(scratch, at), as_ints(scratch, at)
-        ngrams, slots, active = as_words(scratch, at), as_ints(scratch, at), as_ints(scratch, at)
+        prefixes, slots, active = as_words(scratch, at), as_ints(scratch, at), as_ints(scratch, at)
 
         known = 0
-        ngram_words, places = 0, -1
+        found_ngrams, places = 0, -1
         failed[row] = -1
         for check in range(check_count):
             numerator, denominator = operands[2 * check], operands[2 * check + 1]
@@ -166,18 +127,18 @@ def kernel(
             if missing & _CLASSES:
                 classify(text, size, is_ascii, blocks, flags, spaces, letters, continued, continued_before, counts)
                 words = counts[WORDS]
-                room, _ = table_size(words if tops | repeats else 0)
+                room, _ = table_size(words if ngram_count > 0 else 0)
                 line_room, _ = table_size(counts[NEWLINES] + 1)
                 at = after_maps + max(16 * room, 8 * line_room)
                 # Seven numbers for each word; four where n-grams are not asked for.
-                end = at + 8 * ((7 if tops | repeats else 4) * words + 8)
+                end = at + 8 * ((7 if ngram_count > 0 else 4) * words + 8)
                 if end > scratch_bytes:
                     needed[0] = end
                     return row
                 edges = as_ints(scratch, at)
                 hashes = as_words(scratch, at + 8 * (2 * words + 2))
                 before = as_ints(scratch, at + 8 * (3 * words + 3))
-                ngrams = as_words(scratch, at + 8 * (4 * words + 5))
+                prefixes = as_words(scratch, at + 8 * (4 * words + 5))
                 slots = as_ints(scratch, at + 8 * (5 * words + 6))
                 active = as_ints(scratch, at + 8 * (6 * words + 7))
             if missing & _WORDS:
@@ -195,27 +156,26 @@ def kernel(
             if missing & _URLS:
                 find_urls(text, size, counts)
             if missing & _NGRAMS:
-                while ngram_words < words_of(numerator):
-                    ngram_words += 1
-                    if ngram_words == 1 and not (tops | repeats) & 2:
-                        continue  # single words only where they are asked for
+                if found_ngrams == 0:
+                    hash_prefixes(hashes, words, prefixes)
+                while found_ngrams <= (numerator - MEASURES) >> 1:
                     places = find_ngrams(
                         text,
                         size,
-                        ngram_words,
+                        ngrams[2 * found_ngrams],
                         places,
-                        tops >> ngram_words & 1,
-                        repeats >> ngram_words & 1,
+                        ngrams[2 * found_ngrams + 1],
                         edges,
-                        hashes,
+                        prefixes,
                         before,
-                        ngrams,
                         slots,
                         active,
                         table,
                         spare,
                         counts,
+                        MEASURES + 2 * found_ngrams,
                     )
+                    found_ngrams += 1
             known |= missing
 
             score = float(counts[numerator])

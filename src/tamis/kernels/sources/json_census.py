@@ -5,19 +5,17 @@ Every quote that is not escaped opens or closes a string, in turn; a string is a
 
 from __future__ import annotations
 
-from numba import types
 from numpy import int64, uint64
 
-from tamis.kernels.sources.primitives import BYTES, INTS, any_of, as_bytes, count_ones, helper, trailing_zeros
+from tamis.kernels.sources.hashing import K0
+from tamis.kernels.sources.primitives import PADDING, any_of, as_bytes, count_ones, helper, trailing_zeros
 
-__all__ = ["SIGNATURE", "kernel"]
-
-SIGNATURE = types.int64(BYTES, types.int64, BYTES, INTS, types.int64, BYTES, INTS)
+__all__ = ["kernel"]
 
 KEYS, NULLS, STRINGS, LISTS, BRACKETS, LONE_SURROGATES = range(6)
-TAIL_BYTES = 256
 
 _quotes, _backslashes, _brackets, _newlines = any_of('"'), any_of("\\"), any_of("["), any_of("\n")
+_opens, _closes = any_of("[{"), any_of("]}")
 _small_u, _any_d, _high = any_of("u"), any_of("dD"), any_of("89abAB")
 _BACKSLASH, _COLON, _NULL, _BRACKET, _QUOTE = 0x5C, 0x3A, 0x6E, 0x5B, 0x22
 
@@ -33,7 +31,7 @@ def is_escaped(data, at):
 
 @helper
 def after_space(data, size, at):
-    """The next byte that is no space; the size if there is none."""
+    """The next byte that is not a space; the size if there is none."""
     while at < size and (data[at] == 32 or data[at] == 9 or data[at] == 13):
         at += 1
     return at
@@ -41,20 +39,30 @@ def after_space(data, size, at):
 
 @helper
 def is_named(data, start, end, names, name_ends, name_count):
-    """Whether a string is one of the names."""
-    begin = 0
-    for i in range(name_count):
-        length = name_ends[i] - begin
-        if length == end - start:
-            same = True
-            for k in range(length):
-                if data[start + k] != names[begin + k]:
-                    same = False
-                    break
-            if same:
-                return True
-        begin = name_ends[i]
+    """Whether a string is one of the names, which are in ascending order."""
+    low, high = 0, name_count
+    while low < high:
+        middle = (low + high) >> 1
+        begin = name_ends[middle - 1] if middle > 0 else 0
+        order = compared(data, start, end, names, begin, name_ends[middle])
+        if order == 0:
+            return True
+        if order > 0:
+            low = middle + 1
+        else:
+            high = middle
     return False
+
+
+@helper
+def compared(data, start, end, names, begin, name_end):
+    """Less than 0 if a string comes before a name, more if it comes after it, 0 if they are equal."""
+    size, name_size = end - start, name_end - begin
+    for i in range(min(size, name_size)):
+        difference = int64(data[start + i]) - int64(names[begin + i])
+        if difference != 0:
+            return difference
+    return size - name_size
 
 
 @helper
@@ -75,31 +83,58 @@ def is_whole_pair(data, size, at):
     return 99 <= third <= 102  # c to f
 
 
-def kernel(data, size, names, name_ends, name_count, tail, counts):
-    """Count. Gives 1; 0 if the quotes of a line do not come in pairs, or if it cannot be told which keys are named so.
+@helper
+def is_deeper(opens, closes, level, most_levels):
+    """Whether the nesting in 64 bytes, of which some open a list or object and some close one, passes a level."""
+    both = opens | closes
+    while both != uint64(0):
+        bit = both & (~both + uint64(1))
+        both ^= bit
+        level += 1 if opens & bit != uint64(0) else -1
+        if level > most_levels:
+            return True
+    return False
+
+
+@helper
+def mark_key(data, start, end, seen):
+    """Set the bit of a key among 65,536, so that the bits tell about how many different keys there are."""
+    value = uint64(end - start)
+    for i in range(start, end):
+        value = (value ^ uint64(data[i])) * K0
+    place = int64(value >> uint64(48))
+    seen[place >> 6] |= uint64(1) << uint64(place & 63)
+
+
+def kernel(data, size, names, name_ends, name_count, most_levels, tail, counts, seen):
+    """Count. Gives 1; 0 if the quotes of a line do not come in pairs, lists and objects are nested too deeply, or it
+    cannot be told which keys have one of the names.
 
     Args:
-        names: If there are any, only these keys count, and only strings that are their values.
-        tail: Room for the last bytes, behind which it is safe to read.
+        names: If there are any, only these keys count, and only strings that are their values. In ascending order.
+        most_levels: Levels of nesting that are allowed.
+        tail: Room for the last bytes, after which it is safe to read.
         counts: The results.
+        seen: Bits for the keys, those of other names too.
     """
     for i in range(6):
         counts[i] = 0
-    tail_start = max(size - 128, 0) & ~63
-    for i in range(TAIL_BYTES):
+    tail_start = max(size - PADDING, 0) & ~63
+    for i in range(2 * PADDING):
         tail[i] = data[tail_start + i] if tail_start + i < size else 32
     padded = as_bytes(tail, -tail_start)
     opening = int64(-1)
-    inside = uint64(0)  # all ones while a string goes on from the block before
+    inside = uint64(0)  # all ones while a string continues from the block before
+    level = 0  # of nesting
     for block in range((size + 63) >> 6):
         at = block << 6
         text = padded if at >= tail_start else data
         quotes = _quotes(text, at)
         backslashes = _backslashes(text, at)
         if backslashes != uint64(0) or (at > 0 and data[at - 1] == _BACKSLASH):
-            # A quote right behind a backslash may be escaped.
-            behind = (backslashes << uint64(1)) | (uint64(1) if at > 0 and data[at - 1] == _BACKSLASH else uint64(0))
-            suspects = quotes & behind
+            # A quote right after a backslash may be escaped.
+            after = (backslashes << uint64(1)) | (uint64(1) if at > 0 and data[at - 1] == _BACKSLASH else uint64(0))
+            suspects = quotes & after
             while suspects != uint64(0):
                 bit = suspects & (~suspects + uint64(1))
                 if is_escaped(data, at + trailing_zeros(bit)):
@@ -118,8 +153,12 @@ def kernel(data, size, names, name_ends, name_count, tail, counts):
         strings ^= inside
         inside = ~uint64(0) if strings >> uint64(63) != uint64(0) else uint64(0)
         if _newlines(text, at) & strings != uint64(0):
-            return 0  # no string goes over the end of a line
+            return 0  # no string continues on the next line
         counts[BRACKETS] += count_ones(_brackets(text, at) & ~strings)
+        opens, closes = _opens(text, at) & ~strings, _closes(text, at) & ~strings
+        if level + count_ones(opens) > most_levels and is_deeper(opens, closes, level, most_levels):
+            return 0
+        level += count_ones(opens) - count_ones(closes)
         while quotes != uint64(0):
             place = at + trailing_zeros(quotes)
             quotes &= quotes - uint64(1)
@@ -128,6 +167,7 @@ def kernel(data, size, names, name_ends, name_count, tail, counts):
                 continue
             follows = after_space(data, size, place + 1)
             if follows < size and data[follows] == _COLON:
+                mark_key(data, opening + 1, place, seen)
                 if name_count == 0 or is_named(data, opening + 1, place, names, name_ends, name_count):
                     counts[KEYS] += 1
                     value = after_space(data, size, follows + 1)

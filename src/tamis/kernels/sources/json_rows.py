@@ -6,42 +6,30 @@ then goes to a parser that knows everything. Numbers are checked and copied as t
 
 from __future__ import annotations
 
-from numba import types
 from numpy import int64, uint8, uint64
 
 from tamis.kernels.sources.primitives import (
-    BYTES,
-    INTS,
-    any_of,
     at_address,
     byte_mask,
     copy_64,
-    count_ones,
     helper,
     trailing_zeros,
 )
 from tamis.kernels.sources.utf8 import is_utf8
 
-__all__ = ["SIGNATURE", "kernel"]
-
-SIGNATURE = types.int64(
-    *(BYTES, types.int64, types.int64, types.int64),  # text, its size, the first row, the most rows there may be
-    *(BYTES, INTS, BYTES, types.int64),  # keys, where each ends, whether it is wanted, how many
-    *(INTS, INTS, INTS, BYTES, INTS),  # for each key: address of its bytes, bytes used, offsets, validity, kinds seen
-)
+__all__ = ["kernel"]
 
 STRING, INTEGER, FLOAT, BOOLEAN = 1, 2, 4, 8
 MOST_DIGITS = 18
 
 # What ends a stretch of a string that can be copied as it is: a quote, a backslash, a control character.
 _stops = byte_mask((0, 31), (34, 34), (92, 92))
-_newlines = any_of("\n")
 _QUOTE, _BACKSLASH, _COLON, _COMMA, _OPEN, _CLOSE, _NEWLINE = 34, 92, 58, 44, 123, 125, 10
 
 
 @helper
 def after_space(text, at):
-    """The next byte that is no space, tab or carriage return."""
+    """The next byte that is not a space, tab or carriage return."""
     while text[at] == 32 or text[at] == 9 or text[at] == 13:
         at += 1
     return at
@@ -87,7 +75,7 @@ def write_character(out, used, code_point):
 
 @helper
 def unescaped(byte):
-    """What stands behind a backslash for one character; -1 if it stands for none."""
+    """The character that a backslash and a letter stand for; -1 if they stand for none."""
     if byte == 110:  # n
         return 10
     if byte == _QUOTE or byte == _BACKSLASH or byte == 47:  # noqa: SIM109 - Numba compiles a test for each member either way
@@ -166,14 +154,14 @@ def after_digits(text, at):
 
 @helper
 def number_end(text, at):
-    """Behind a number, and its kind; -1 for what is none, or has more digits than fit."""
+    """Where a number ends, and its kind; -1 for what is not a number, or has more digits than fit."""
     start = at + 1 if text[at] == 45 else at
     end = after_digits(text, start)
     if end == start or (text[start] == 48 and end > start + 1):
         return int64(-1), INTEGER
     kind = INTEGER
     if end - start > MOST_DIGITS or (start > at and text[start] == 48 and end == start + 1):
-        kind = FLOAT  # may be one still; "-0" is no integer
+        kind = FLOAT  # it may still be one; "-0" is not an integer
     at = end
     is_float = False
     if text[at] == 46:
@@ -194,7 +182,7 @@ def number_end(text, at):
 
 @helper
 def word_end(text, at):
-    """Behind true, false or null; -1 for anything else."""
+    """Where true, false or null ends; -1 for anything else."""
     if text[at] == 116 and text[at + 1] == 114 and text[at + 2] == 117 and text[at + 3] == 101:
         return at + 4
     if text[at] == 110 and text[at + 1] == 117 and text[at + 2] == 108 and text[at + 3] == 108:
@@ -217,7 +205,7 @@ def is_key(text, start, keys, key_ends, key):
 
 @helper
 def find_key(text, start, keys, key_ends, key_count, likely):
-    """The number of the key that stands at a place; -1 if it is none of them."""
+    """The number of the key at a place; -1 if it is not one of them."""
     if likely < key_count and is_key(text, start, keys, key_ends, likely):
         return likely
     for key in range(key_count):
@@ -226,34 +214,21 @@ def find_key(text, start, keys, key_ends, key_count, likely):
     return int64(-1)
 
 
-@helper
-def count_lines(text, size):
-    """How many newlines there are."""
-    count = at = 0
-    while at < size:
-        found = _newlines(text, at)
-        if size - at < 64:
-            found &= (uint64(1) << uint64(size - at)) - uint64(1)
-        count += count_ones(found)
-        at += 64
-    return count
-
-
-def kernel(
-    text, size, first_row, most_rows, keys, key_ends, wanted, key_count, addresses, used, offsets, validity, kinds
-):
+def kernel(text, size, first_row, most_rows, keys, key_ends, wanted, key_count, values, used, offsets, validity, kinds):
     """Parse whole lines. Gives the number of rows there are then; -1 if a line is not of the kind it knows.
 
-    The text ends in a newline, and 64 bytes behind its end may be read. Each key has room for all of the text.
-    Without a key to look for, it counts the newlines.
+    Args:
+        text: Lines, the last with its newline, and 64 bytes more that may be read.
+        keys: One after the other; ``key_ends`` says where each ends.
+        wanted: For each key, whether its values are.
+        values: For each key the bytes of its values, with room for those of the whole text.
+        used: For each key the bytes of its values so far.
+        validity: For each key and row 1, or 0 for null.
+        kinds: For each key the kinds of values so far.
     """
-    if key_count == 0:
-        return int64(count_lines(text, size))
     at, row = int64(0), first_row
-    while True:
+    while at < size:
         at = after_space(text, at)
-        if at >= size:
-            return row
         if text[at] == _NEWLINE:
             at += 1
             continue
@@ -273,7 +248,7 @@ def kernel(
             if text[at] != _COLON:
                 return int64(-1)
             at = after_space(text, at + 1)
-            out, start = at_address(addresses[key]), used[key]
+            out, start = at_address(values[key]), used[key]
             kind, valid = 0, 1
             if text[at] == _QUOTE:
                 at, end = copy_string(text, at + 1, out, start)
@@ -319,3 +294,4 @@ def kernel(
         if text[at] != _NEWLINE:
             return int64(-1)
         at += 1
+    return row

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from numba import types
 from numpy import uint8, uint64
 
 from tamis.kernels.sources.primitives import (
-    BYTES,
-    INTS,
     PADDING,
+    as_bytes,
     as_ints,
     at_address,
     byte_mask,
@@ -17,14 +15,7 @@ from tamis.kernels.sources.primitives import (
     trailing_zeros,
 )
 
-__all__ = ["SIGNATURE", "kernel"]
-
-SIGNATURE = types.int64(
-    *(types.int64, types.int64),  # the first row, how many rows there are
-    *(types.int64, BYTES, INTS, BYTES),  # how many columns, what is before values, where that ends, which are text
-    *(INTS, INTS, INTS, INTS, INTS),  # for each column: addresses of bytes, begins, ends, validity; bytes there are
-    *(BYTES, BYTES, types.int64, INTS),  # scratch, the lines, room for them, the row that comes next
-)
+__all__ = ["kernel"]
 
 _LARGEST_ESCAPE = 6
 _QUOTE, _BACKSLASH, _NEWLINE, _CLOSE = 34, 92, 10, 125
@@ -35,7 +26,7 @@ _escaped = byte_mask((0, 31), (_QUOTE, _QUOTE), (_BACKSLASH, _BACKSLASH))
 
 @helper
 def write_escape(out, at, byte):
-    """Write a character that has to be escaped; gives the place behind it."""
+    """Write a character that has to be escaped; gives the place after it."""
     out[at] = _BACKSLASH
     if byte == _QUOTE or byte == _BACKSLASH:  # noqa: SIM109 - Numba compiles a test for each member either way
         short = byte
@@ -62,12 +53,17 @@ def write_escape(out, at, byte):
 
 
 @helper
-def write_text(out, written, text, begin, end):
-    """Write a text in quotes; gives the place behind it."""
+def write_text(out, written, text, begin, end, readable, scratch):
+    """Write a text in quotes; gives the place after it. Of the text's memory ``readable`` bytes may be read."""
     out[written] = _QUOTE
     written += 1
     at = begin
+    is_copied = False
     while at < end:
+        if not is_copied and at + PADDING > readable:  # the rest is read from a copy, which is followed by more memory
+            for i in range(end - at):
+                scratch[i] = text[at + i]
+            text, is_copied = as_bytes(scratch, -at), True
         stops = _escaped(text, at)
         if end - at < 64:
             stops &= (uint64(1) << uint64(end - at)) - uint64(1)
@@ -108,13 +104,13 @@ def kernel(
     validity,
     readable,
     scratch,
-    out,
+    lines,
     capacity,
     next_row,
 ):
     """Write rows as long as there is room. Gives the bytes written; where not even one has room, the room it needs.
 
-    ``validity`` is a byte per row, or no address where all values are there.
+    ``validity`` is a byte per row, or no address where no value is null.
     """
     written = 0
     row = first_row
@@ -127,29 +123,25 @@ def kernel(
         head = 0
         for column in range(column_count):
             while head < head_ends[column]:
-                out[written] = heads[head]
+                lines[written] = heads[head]
                 written += 1
                 head += 1
             begin, end = as_ints(at_address(begins[column]), 0)[row], as_ints(at_address(ends[column]), 0)[row]
             text = at_address(data[column])
             if validity[column] != 0 and at_address(validity[column])[row] == 0:
-                out[written] = 110
-                out[written + 1] = 117
-                out[written + 2] = 108
-                out[written + 3] = 108
+                lines[written] = 110
+                lines[written + 1] = 117
+                lines[written + 2] = 108
+                lines[written + 3] = 108
                 written += 4
             elif are_text[column] == 0:
                 for i in range(begin, end):
-                    out[written] = text[i]
+                    lines[written] = text[i]
                     written += 1
-            elif end + PADDING <= readable[column]:
-                written = write_text(out, written, text, begin, end)
             else:
-                for i in range(end - begin):
-                    scratch[i] = text[begin + i]
-                written = write_text(out, written, scratch, 0, end - begin)
-        out[written] = _CLOSE
-        out[written + 1] = _NEWLINE
+                written = write_text(lines, written, text, begin, end, readable[column], scratch)
+        lines[written] = _CLOSE
+        lines[written + 1] = _NEWLINE
         written += 2
         row += 1
     next_row[0] = row

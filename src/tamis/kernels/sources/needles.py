@@ -6,23 +6,15 @@ found byte by byte, the rarest first, until none is left.
 
 from __future__ import annotations
 
-from numba import types
 from numpy import int64, uint64
 
 from tamis.kernels.operations import IN_LONG_WORDS, LONG_WORD, NEAR_DIGITS
-from tamis.kernels.sources import primitives
 from tamis.kernels.sources.primitives import PADDING, as_bytes, between_mask, byte_mask, helper, trailing_zeros
 
-__all__ = ["SIGNATURE", "kernel"]
+__all__ = ["kernel"]
 
 _digits = byte_mask((ord("0"), ord("9")))
 _white = byte_mask((0, 32))
-
-SIGNATURE = types.int64(
-    *(primitives.BYTES, primitives.INTS, types.int64, types.int64),  # texts, offsets, rows, readable
-    *(primitives.BYTES, primitives.INTS, types.int64, types.int64),  # needles: bytes, sizes and ends, how many, where
-    *(primitives.BYTES, primitives.BYTES),  # scratch, found
-)
 
 
 @helper

@@ -1,20 +1,23 @@
 """The n-grams of a text: the most frequent one, and those that were there before.
 
-An n-gram of n + 1 words can repeat only where the one of its first n words does. So the places of n-grams that repeat
-are kept from one n to the next, and there are few of them: long n-grams cost next to nothing.
+The hash of an n-gram is computed in the same time whatever n is (Karp and Rabin, 1987): from two hashes of the words up
+to its end and up to its begin. A longer n-gram can repeat only where the one of its first n words does. So the places
+where n-grams repeat are kept from one n to the next larger one, and there are few of them.
 """
 
 from __future__ import annotations
 
 from numpy import int64, uint8, uint64
 
-from tamis.kernels.measures import CHARACTERS, REPEATED_NGRAM_CHARACTERS, TOP_NGRAM_CHARACTERS, WORDS
-from tamis.kernels.sources.hashing import K0, K1
+from tamis.kernels.measures import CHARACTERS, WORDS
+from tamis.kernels.sources.hashing import K0
 from tamis.kernels.sources.lines import table_size
-from tamis.kernels.sources.primitives import equal_mask, helper, load64, trailing_zeros
+from tamis.kernels.sources.primitives import equal_mask, helper, load64, multiply_high, trailing_zeros
 
-__all__ = ["find_ngrams"]
+__all__ = ["find_ngrams", "hash_prefixes"]
 
+_PRIME = uint64((1 << 61) - 1)
+_BASE = uint64(0xD6E8FEB86659FD93 % ((1 << 61) - 1))
 _COUNT = uint64(0xFFFFFFFF)
 
 
@@ -69,31 +72,48 @@ def removed_characters(text, size, first, n, edges, before, pattern):
 
 
 @helper
-def find_ngrams(
-    text,
-    size,
-    n,
-    places,
-    wants_top,
-    wants_repeated,
-    edges,
-    hashes,
-    before,
-    ngrams,
-    slots,
-    active,
-    table,
-    pattern,
-    counts,
-):
-    """Count in the n-grams of one n, given the number of places left from the one before (-1: all).
+def remainder_of_product(one, other):
+    """The product of two numbers below the prime, divided by the prime: what is left."""
+    low, high = one * other, multiply_high(one, other)
+    folded = (low & _PRIME) + ((low >> uint64(61)) | (high << uint64(3)))
+    return folded - _PRIME if folded >= _PRIME else folded
 
-    Gives the number of places where n-grams of n words repeat.
+
+@helper
+def hash_prefixes(hashes, words, prefixes):
+    """For each number of words, a hash of the first ones: a polynomial, whose coefficients are the words' hashes."""
+    value = uint64(0)
+    prefixes[0] = value
+    for word in range(words):
+        value = remainder_of_product(value, _BASE) + (hashes[word] >> uint64(4))
+        value = value - _PRIME if value >= _PRIME else value
+        prefixes[word + 1] = value
+
+
+@helper
+def power_of_base(exponent):
+    result, factor = uint64(1), _BASE
+    while exponent > 0:
+        if exponent & 1:
+            result = remainder_of_product(result, factor)
+        factor = remainder_of_product(factor, factor)
+        exponent >>= 1
+    return result
+
+
+@helper
+def find_ngrams(
+    text, size, n, places, wants_top, edges, prefixes, before, slots, active, table, pattern, counts, result
+):
+    """Count in the n-grams of one n, given the number of places left from a smaller n (-1: all).
+
+    The counts go to ``counts[result]`` (characters of the most frequent one) and the place after that (characters of
+    those that were there before). Gives the number of places where n-grams of n words repeat.
     """
     words = counts[WORDS]
     begins = words - n + 1
     if begins <= 0:
-        counts[TOP_NGRAM_CHARACTERS + n] = counts[REPEATED_NGRAM_CHARACTERS + n] = counts[CHARACTERS]
+        counts[result] = counts[result + 1] = counts[CHARACTERS]
         return 0
     is_first = places < 0
     if is_first:
@@ -103,18 +123,15 @@ def find_ngrams(
     for slot in range(room):
         table[2 * slot + 1] = uint64(0)
     last_slot = 2 * room - 1
+    power = power_of_base(n)
     most, most_first, repeated, previous, seen = 1, 0, 0, -(n + 1), 0
     for j in range(places):
         i = j if is_first else active[j]
         if i >= begins:
             break
-        if is_first:
-            ngram = hashes[i]
-            for word in range(1, n):
-                ngram = ngram * K1 + hashes[i + word]
-        else:
-            ngram = ngrams[i] * K1 + hashes[i + n - 1]
-        ngrams[i] = ngram
+        # The hash of an n-gram is that of all words up to its end, without those before it.
+        ngram = prefixes[i + n] + _PRIME - remainder_of_product(prefixes[i], power)
+        ngram = ngram - _PRIME if ngram >= _PRIME else ngram
         slot = int64((ngram * K0) >> uint64(shift)) * 2
         entry = table[slot + 1]
         while entry != uint64(0) and table[slot] != ngram:
@@ -141,7 +158,6 @@ def find_ngrams(
             active[left] = place
             left += 1
     if wants_top:
-        counts[TOP_NGRAM_CHARACTERS + n] = removed_characters(text, size, most_first, n, edges, before, pattern)
-    if wants_repeated:
-        counts[REPEATED_NGRAM_CHARACTERS + n] = repeated
+        counts[result] = removed_characters(text, size, most_first, n, edges, before, pattern)
+    counts[result + 1] = repeated
     return left

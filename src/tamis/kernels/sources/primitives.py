@@ -17,6 +17,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tamis.kernels.arguments import Arrays, Number, Signature
+from tamis.kernels.signatures import PADDING
+
 __all__ = [
     "BYTES",
     "FLOATS",
@@ -44,9 +47,6 @@ __all__ = [
     "trailing_zeros",
 ]
 
-PADDING = 128
-"""Bytes after a text that a kernel may read."""
-
 BYTES = types.CPointer(types.uint8)
 WORDS = types.CPointer(types.uint64)
 INTS = types.CPointer(types.int64)
@@ -65,9 +65,16 @@ helper = njit(**_OPTIONS)
 """A function that kernels call."""
 
 
-def compiled_for(signature: Any, function: Callable[..., Any]) -> Any:
-    """A kernel, compiled by Numba."""
-    return njit(signature, **_OPTIONS)(function)
+_POINTERS = {"uint8": BYTES, "uint64": WORDS, "int64": INTS, "float64": FLOATS}
+
+
+def compiled_for(signature: Signature, function: Callable[..., Any]) -> Any:
+    """A kernel, compiled by Numba. Of several arrays it gets the address of their addresses."""
+    arguments = [
+        types.int64 if isinstance(item, Number) else INTS if isinstance(item, Arrays) else _POINTERS[item.dtype]
+        for item in signature.parameters.values()
+    ]
+    return njit(types.int64(*arguments), **_OPTIONS)(function)
 
 
 _BYTE, _WORD, _BIT = ir.IntType(8), ir.IntType(64), ir.IntType(1)

@@ -7,10 +7,8 @@ and Gonnet, 1992). Plain ASCII is skipped 64 bytes at a time.
 
 from __future__ import annotations
 
-from numba import types
 from numpy import int64, uint64
 
-from tamis.kernels.sources import primitives
 from tamis.kernels.sources.primitives import (
     PADDING,
     any_of,
@@ -21,7 +19,7 @@ from tamis.kernels.sources.primitives import (
 )
 from tamis.kernels.sources.scan import character
 
-__all__ = ["SIGNATURE", "kernel"]
+__all__ = ["kernel"]
 
 # Control characters but for tabs and newlines, the beginning of an entity, and all that is not ASCII.
 _events = byte_mask((0, 8), (0x0B, 0x1F), (0x26, 0x26), (0x7F, 0x7F), (0xC0, 0xFF))
@@ -32,25 +30,6 @@ _less_than = any_of("<")
 _AUTO = 2
 _OUT_OF_ORDER = 255
 _LONGEST_ENTITY = 24
-
-SIGNATURE = types.int64(
-    *(
-        primitives.BYTES,
-        primitives.INTS,
-        types.int64,
-        types.int64,
-        types.int64,
-    ),  # texts, offsets, rows, first row, readable
-    *(
-        primitives.BYTES,
-        primitives.WORDS,
-        primitives.WORDS,
-        types.int64,
-    ),  # kinds of characters, where they may stand, bits, context
-    *(types.int64, types.int64),  # entities, longest line
-    *(primitives.BYTES, primitives.BYTES, types.int64),  # marks: blocks, values, whether they count
-    *(primitives.BYTES, primitives.INTS, types.int64, primitives.INTS),  # scratch, found, room for them, next row
-)
 
 
 @helper

@@ -20,7 +20,7 @@ from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange import partition_task, read_partition, write_partitions
 from tamis.stages.spill import ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
-from tamis.tasks import DocumentBatch, FileGroup
+from tamis.tasks import DocumentBatch, FileGroup, TableTask
 from tamis.tasks.storage import read_task, temporary_beside
 
 __all__ = ["ExactDeduplication"]
@@ -78,6 +78,8 @@ class HashDocuments(ScratchStage[DocumentBatch, FileGroup]):
         column = task.data.column(self.text_field)
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
+        elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            column = column.cast(pa.large_string(), safe=False)  # only hashed: the bytes of images and the like
         present = np.asarray(pc.is_valid(column))
         hashes = hash_text_128(normalize_text(column) if self.normalize_text else column)
         rows = np.arange(task.num_items, dtype=np.uint32)
@@ -138,9 +140,9 @@ class RemoveDuplicates(ScratchStage[FileGroup, DocumentBatch]):
         super().setup(worker_metadata)
         self._found: list[pa.Table] | None = None
 
-    def process(self, task: FileGroup) -> Iterator[Drop | DocumentBatch]:
+    def process(self, task: FileGroup) -> Iterator[Drop | TableTask]:
         batch = read_task(task.data[0])
-        assert isinstance(batch, DocumentBatch)
+        assert isinstance(batch, TableTask)
         rows = self._duplicates_in(int(task.reader_config["file"]))
         if not len(rows):
             yield batch

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import DataError, PlanError, did_you_mean
+from tamis.kernels.lines import line_starts
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
 from tamis.stages.io.blocks import (
@@ -26,7 +27,7 @@ from tamis.stages.io.blocks import (
     line_parts,
     whole_lines,
 )
-from tamis.stages.io.positions import filled_line_starts, line_starts, names_in_part
+from tamis.stages.io.positions import all_line_starts, names_in_part
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice, RowNames
 
@@ -200,7 +201,7 @@ class CsvReaderStage(TableReaderStage):
                     raise self._broken_rows_error(self._broken_lines(rows, names), broken[0], file) from e
                 raise DataError(str(e), path=file.path, byte=rows.byte) from e
             found = self._broken_lines(rows, names) if broken else []
-            starts = line_starts(rows.data) if len(names) == 1 else filled_line_starts(rows.data)
+            starts = all_line_starts(rows.data) if len(names) == 1 else line_starts(rows.data)
             starts = np.setdiff1d(starts, [row.byte - rows.byte for row in found if row.byte is not None])
             if len(starts) != table.num_rows:  # the parsers do not agree on what a row is: these are numbered
                 starts = np.arange(table.num_rows)

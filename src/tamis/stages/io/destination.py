@@ -134,13 +134,10 @@ class Destination:
             with open_write(temporary, self.storage_options) as sink:
                 fill(sink)
                 nbytes = sink.tell()
-                if is_local(temporary):
-                    sink.flush()
-                    os.fsync(sink.fileno())
         except BaseException:
             self._remove(temporary)
             raise
-        return Publish(temporary, final, rows, nbytes, self.storage_options)
+        return Publish(temporary, final, rows, nbytes, self.storage_options, needs_sync=is_local(temporary))
 
     def _upload(self, final: str, fill: Callable[[BinaryIO], object]) -> int:
         """Write to a local file first: closing a half-written object would make it look like a whole one."""

@@ -131,9 +131,11 @@ def _polars_lines(table: pa.Table) -> memoryview:
 
 def _check_json(table: pa.Table) -> None:
     """Refuse columns that JSON cannot hold."""
+    names: set[str] = set()
     for column in table.schema:
-        if table.column_names.count(column.name) > 1:
+        if column.name in names:
             raise DataError(f"there are two columns {column.name!r}; JSON objects name each key once")
+        names.add(column.name)
         if _has_bytes(column.type):
             raise DataError(
                 f"column {column.name!r} is {column.type}, and JSON cannot hold bytes",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tamis.kernels import native
+from tamis.kernels.buffers import PADDING
 
-__all__ = ["Census"]
+__all__ = ["MOST_LEVELS", "Census"]
 
-_TAIL_BYTES = 256
+MOST_LEVELS = 30
+"""Levels of nesting that a block may have to be counted, the object of a line included."""
+
+_KEY_BITS = 1 << 16
 _NOTHING = np.zeros(5, dtype=np.int64)
 
 _Counts = np.ndarray[Any, Any]
@@ -30,6 +36,7 @@ class Census:
         lists: Keys whose value is a list.
         brackets: Lists, at any depth.
         lone_surrogates: Halves of pairs of surrogates (``\\ud83d``) that the other half does not follow.
+        different_keys: How many different keys there are, about; those of other names too.
     """
 
     keys: int
@@ -38,16 +45,17 @@ class Census:
     lists: int
     brackets: int = 0
     lone_surrogates: int = 0
+    different_keys: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, data: bytes, names: Sequence[bytes] | None = None) -> Census | None:
         """Count a block, or only the keys with these names in it.
 
-        ``None`` for a block that cannot be valid, for names where a key has escapes in it, which may be one of them in
-        disguise, and as long as the kernel that counts is not compiled.
+        ``None`` for a block that cannot be valid or is nested more than :data:`MOST_LEVELS` deep, for names where a key
+        has escapes in it, so that it may be one of them, and as long as the kernel that counts is not compiled.
 
         >>> Census.of(b'{"a": {"b": null}, "c": ["x", "y"]}\\n')
-        Census(keys=3, nulls=1, strings=2, lists=1, brackets=1, lone_surrogates=0)
+        Census(keys=3, nulls=1, strings=2, lists=1, brackets=1, lone_surrogates=0, different_keys=3)
         """
         kernel = native.load("json_census")
         if kernel is None:
@@ -56,10 +64,13 @@ class Census:
         joined = np.frombuffer(b"".join(chosen) or b"\0", np.uint8)
         ends = np.cumsum([0, *map(len, chosen)], dtype=np.int64)[1:]
         counts = np.zeros(6, np.int64)
-        tail = np.empty(_TAIL_BYTES, np.uint8)
-        characters = np.frombuffer(data or b" ", np.uint8)
-        is_valid = kernel(characters, len(data), joined, ends if len(chosen) else counts, len(chosen), tail, counts)
-        return cls(*counts.tolist()) if is_valid else None
+        tail = np.empty(2 * PADDING, np.uint8)
+        seen = np.zeros(_KEY_BITS // 64, np.uint64)
+        is_valid = kernel(
+            *(np.frombuffer(data, np.uint8), len(data), joined, ends, len(chosen)),
+            *(MOST_LEVELS, tail, counts, seen),
+        )
+        return cls(*map(int, [*counts, _distinct(seen)])) if is_valid else None
 
     def agrees(self, table: pa.Table) -> bool:
         """Whether the table made of these bytes holds exactly these keys, strings and lists."""
@@ -73,7 +84,7 @@ class Census:
                 below = below + _count(chunk)
         if (self.keys, self.strings, self.lists) != (keys + self.nulls + below[0], below[1], lists + below[2]):
             return False
-        # In a list of nulls anything but a string, a key or a list may have stood: Polars drops what it did not expect.
+        # What is a list of nulls now may have held numbers or truth values: Polars drops what it did not expect.
         if below[4]:
             return False
         # Only a list of strings can hide lists that were turned into text.
@@ -81,8 +92,14 @@ class Census:
         return not suspects or self.brackets == below[3]
 
 
+def _distinct(seen: NDArray[np.uint64]) -> int:
+    """About how many keys set these bits, each one of them (Whang, Vander-Zanden and Taylor, 1990)."""
+    clear = _KEY_BITS - int(np.unpackbits(seen.view(np.uint8)).sum())
+    return round(_KEY_BITS * math.log(_KEY_BITS / max(clear, 0.5)))
+
+
 def _count(array: pa.Array) -> _Counts:
-    """What is in an array, without nulls: keys, strings, keys of lists, lists; then nulls in lists of nothing else."""
+    """What an array holds, without nulls: keys, strings, keys of lists, lists; then nulls in lists of nothing else."""
     kind, there = array.type, len(array) - array.null_count
     if pa.types.is_large_string(kind):
         return np.array([0, there, 0, 0, 0])

@@ -12,24 +12,26 @@ from numpy.typing import NDArray
 
 from tamis.arrays import text_scalar
 from tamis.kernels import native
+from tamis.kernels.buffers import PADDING
+from tamis.kernels.lines import line_starts
 
 __all__ = ["parse_flat"]
 
 _GUESS_LINES = 20
 _MOST_KEYS = 64
-_PADDING = 128
 _STRING, _INTEGER, _FLOAT, _BOOLEAN = 1, 2, 4, 8
 
 
-def parse_flat(data: bytes, fields: Sequence[str] | None = None) -> pa.Table | None:
+def parse_flat(data: bytes, fields: Sequence[str] | None = None, rows: int | None = None) -> pa.Table | None:
     """Parse a block of lines, each an object of strings, numbers, true, false and null, with keys that the first have.
 
-    ``None`` for any other block, and as long as the kernel is not compiled: another parser has to see to it then. What
+    ``None`` for any other block, and as long as the kernel is not compiled: another parser has to do it then. What
     comes back is what that one would give.
 
     Args:
         data: The lines.
         fields: The keys that are wanted, if not all are.
+        rows: How many lines are not blank, if that is known.
 
     >>> parse_flat(b'{"a": 1, "b": "x"}\\n{"b": null, "a": 2}\\n').to_pydict()
     {'a': [1, 2], 'b': ['x', None]}
@@ -43,26 +45,18 @@ def parse_flat(data: bytes, fields: Sequence[str] | None = None) -> pa.Table | N
     wanted = np.array([fields is None or name in fields for name in names], np.uint8)
     if not wanted.any():
         return None  # a table without a column could not say how many rows there are
-    columns = _Columns(names, wanted, len(data), _most_lines(data, kernel))
-    # The kernel reads somewhat beyond the end of a line, so the last lines are parsed in a copy with room behind it.
-    cut = data.rfind(b"\n", 0, max(len(data) - _PADDING, 0)) + 1
-    tail = np.zeros(len(data) - cut + _PADDING, np.uint8)
+    columns = _Columns(names, wanted, len(data), len(line_starts(data)) if rows is None else rows)
+    # The kernel reads somewhat beyond the end of a line, so the last lines are parsed in a copy with room after it.
+    cut = data.rfind(b"\n", 0, max(len(data) - PADDING, 0)) + 1
+    tail = np.zeros(len(data) - cut + PADDING, np.uint8)
     tail[: len(data) - cut] = np.frombuffer(data, np.uint8, offset=cut)
     tail[len(data) - cut] = ord("\n")
-    rows = 0
+    row = 0
     for text, size in ((np.frombuffer(data, np.uint8), cut), (tail, len(data) - cut + 1)):
-        rows = kernel(text, size, rows, columns.most_rows, *columns.arguments)
-        if rows < 0:
+        row = kernel(text, size, row, columns.most_rows, *columns.arguments) if size else row
+        if row < 0:
             return None
-    return columns.to_table(rows)
-
-
-def _most_lines(data: bytes, kernel: native.Kernel) -> int:
-    """How many lines there are, the last without a newline and blank ones, too."""
-    whole = len(data) & -64  # the kernel looks at 64 bytes at a time
-    nothing = np.zeros(1, np.int64)
-    keys, for_each = (nothing, nothing, nothing, 0), [nothing] * 5  # no key: it only counts
-    return kernel(np.frombuffer(data, np.uint8), whole, 0, 0, *keys, *for_each) + data.count(b"\n", whole) + 1
+    return columns.to_table(row)
 
 
 def _first_keys(data: bytes) -> list[str] | None:
@@ -94,7 +88,7 @@ class _Columns:
         encoded = [name.encode() for name in names]
         # Room for the worst case: what is not written to is never taken from the system. NumPy asks for huge pages, so
         # that fresh memory costs a fraction of what Arrow's does.
-        self._bytes = [np.empty(nbytes + _PADDING, np.uint8) for _ in names]
+        self._bytes = [np.empty(nbytes + 2 * PADDING, np.uint8) for _ in names]
         self._used = np.zeros(len(names), np.int64)
         self._offsets = np.zeros((len(names), most_rows + 1), np.int64)
         self._validity = np.zeros((len(names), most_rows), np.uint8)
@@ -104,7 +98,7 @@ class _Columns:
             np.cumsum([len(name) for name in encoded], dtype=np.int64),
             wanted,
             len(names),
-            np.array([memory.ctypes.data for memory in self._bytes], np.int64),
+            self._bytes,
             self._used,
             self._offsets,
             self._validity,
@@ -112,7 +106,7 @@ class _Columns:
         )
 
     def to_table(self, rows: int) -> pa.Table | None:
-        """The columns in their own types; ``None`` where one holds several kinds, or what is no number or text."""
+        """The columns in their own types; ``None`` where one holds several kinds, or a number that does not fit."""
         found: dict[str, pa.Array] = {}
         for number, name in enumerate(self.names):
             if self.wanted[number]:

@@ -9,30 +9,40 @@ for every key and every string in them. What fails that test, and what Polars re
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tamis.stages.io.json_census import Census
+from tamis.errors import DataError
+from tamis.kernels.lines import line_starts
+from tamis.stages.io.json_census import MOST_LEVELS, Census
 from tamis.stages.io.json_flat import parse_flat
 
-__all__ = ["BrokenLine", "parse_json_lines"]
+__all__ = ["BrokenLine", "ParsedLines", "parse_json_lines"]
 
 _GUESS_ROWS = 100
 _ORDER_BYTES = 2**20
 """Columns that appear later than this come in the order Polars gives them."""
 
-_DEEPEST = 30
-"""Levels of nesting that are kept as such; what is deeper becomes JSON text. Arrow's own interchange stops at 64."""
+_SPARSE_VALUES = 100_000_000
+_DEEPEST = 500
+"""Levels of nesting that a line may have. Those beyond :data:`MOST_LEVELS` become JSON text: Arrow's own interchange
+stops at 64, and Polars takes half a minute for 1,000."""
+
+_TOO_DEEP = f"lists or objects are nested more than {_DEEPEST} levels deep"
 
 
 @dataclass(frozen=True)
 class BrokenLine:
-    """A line that is no JSON object.
+    """A line that is not a JSON object.
 
     Args:
         start: Its first byte in the block.
@@ -45,29 +55,43 @@ class BrokenLine:
     reason: str
 
 
-def parse_json_lines(data: bytes, fields: Sequence[str] | None = None) -> tuple[pa.Table, list[BrokenLine]]:
-    """Parse a block of lines, one JSON object each.
+class ParsedLines(NamedTuple):
+    """What a block of JSON lines holds.
+
+    Args:
+        table: The rows.
+        starts: For each row, the first byte of its line in the block.
+        broken: The lines that could not be parsed.
+    """
+
+    table: pa.Table
+    starts: NDArray[np.int64]
+    broken: list[BrokenLine]
+
+
+def parse_json_lines(data: bytes, fields: Sequence[str] | None = None) -> ParsedLines:
+    """Parse a block of lines, one JSON object each. Lines of spaces, tabs and carriage returns only are skipped.
 
     Args:
         data: The lines.
         fields: The keys to keep, in this order; all of them when not given. A key that no line has is a null column.
 
-    Returns:
-        The rows, and the lines that could not be parsed.
-
-    >>> table, broken = parse_json_lines(b'{"a": 1}\\n{"a": 2, "b": "x"}\\noops\\n')
-    >>> table.to_pylist(), broken[0].reason
-    ([{'a': 1, 'b': None}, {'a': 2, 'b': 'x'}], 'Expecting value at column 1')
+    >>> table, starts, broken = parse_json_lines(b'{"a": 1}\\n\\n{"a": 2, "b": "x"}\\noops\\n')
+    >>> table.to_pylist(), starts.tolist(), broken[0].reason
+    ([{'a': 1, 'b': None}, {'a': 2, 'b': 'x'}], [0, 10], 'Expecting value at column 1')
     """
-    table = _parse_fast(data, fields)
+    starts = line_starts(data)
+    table = _parse_fast(data, fields, len(starts))
     broken: list[BrokenLine] = []
     if table is None:
-        rows, lines, broken = _parse_lines(data)
-        if broken and lines:
-            table = _parse_fast(b"\n".join(lines), fields)
+        rows, kept, broken = _parse_lines(data, starts)
+        starts = starts[kept]
+        if broken and rows:
+            whole = b"\n".join(_lines(data, starts))
+            table = _parse_fast(whole, fields, len(starts))
         if table is None:
-            table = _table_of(rows)
-    return select(table, fields), broken
+            table = _table_of(rows, fields, _most_values(data))
+    return ParsedLines(select(table, fields), starts, broken)
 
 
 def select(table: pa.Table, fields: Sequence[str] | None) -> pa.Table:
@@ -79,11 +103,11 @@ def select(table: pa.Table, fields: Sequence[str] | None) -> pa.Table:
     return pa.table(columns, names=list(fields)) if fields else table.select([])
 
 
-def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
-    """Parse with Polars; ``None`` when the result does not account for every byte that matters."""
-    if not data or data.isspace():
+def _parse_fast(data: bytes, fields: Sequence[str] | None, rows: int) -> pa.Table | None:
+    """Parse a block with so many rows; ``None`` when the result would not account for every row, key and string."""
+    if not rows:
         return pa.table({})
-    flat = parse_flat(data, fields)
+    flat = parse_flat(data, fields, rows)
     if flat is not None:
         return flat
     import polars as pl
@@ -91,11 +115,11 @@ def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
     errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
     if fields is not None:
         table = _parse_chosen(data, fields, errors)
-        if table is not None:
+        if table is not None and table.num_rows == rows:
             return table
     census = Census.of(data)
     # Polars turns half of a surrogate pair into a NUL character instead of refusing it.
-    if census is None or census.lone_surrogates:
+    if census is None or census.lone_surrogates or census.different_keys * rows > _most_values(data):
         return None
     for guess_rows in (_GUESS_ROWS, None):
         try:
@@ -103,7 +127,7 @@ def _parse_fast(data: bytes, fields: Sequence[str] | None) -> pa.Table | None:
         except errors:
             continue
         # Without a single key Polars takes any line for a row.
-        if table.num_columns and census.agrees(table):
+        if table.num_columns and table.num_rows == rows and census.agrees(table):
             return table.select(_in_order(data, table.column_names))
     return None
 
@@ -113,7 +137,7 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
     import polars as pl
 
     census = Census.of(data, [json.dumps(f, ensure_ascii=False)[1:-1].encode() for f in fields])
-    if census is None or census.lone_surrogates:
+    if census is None or census.lone_surrogates or census.different_keys * _GUESS_ROWS > _most_values(data):
         return None
     try:
         guess = pl.read_ndjson(_first_lines(data, _GUESS_ROWS)).schema
@@ -127,14 +151,15 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
 
 def _in_order(data: bytes, names: list[str]) -> list[str]:
     """Names in the order in which they appear first: Polars has an order of its own."""
-    start = data[:_ORDER_BYTES]
-    places = {}
-    for name in names:
-        key = json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        place = start.find(key + b":")
-        place = start.find(key) if place < 0 else place
-        places[name] = len(start) if place < 0 else place
-    return sorted(names, key=places.__getitem__)
+    found: dict[str, None] = {}
+    start = 0
+    while start < min(len(data), _ORDER_BYTES) and len(found) < len(names):
+        stop = data.find(b"\n", start) + 1 or len(data)
+        with contextlib.suppress(ValueError, TypeError):  # a blank line, or one that only Polars can read
+            found.update(dict.fromkeys(json.loads(data[start:stop])))
+        start = stop
+    known = set(names)
+    return [*(name for name in found if name in known), *(name for name in names if name not in found)]
 
 
 def _first_lines(data: bytes, count: int) -> bytes:
@@ -158,19 +183,27 @@ def _as_arrow(frame: Any) -> pa.Table:
     return frame.to_arrow()
 
 
-def _parse_lines(data: bytes) -> tuple[list[dict[str, Any]], list[bytes], list[BrokenLine]]:
-    """Parse line by line with Python's own parser: rows, their lines, and the lines that are broken."""
-    rows, lines, broken = [], [], []
-    start = 0
-    for line in data.split(b"\n"):
-        if line.strip(b" \t\r"):
-            try:
-                rows.append(_parse_line(line))
-                lines.append(line)
-            except ValueError as e:
-                broken.append(BrokenLine(start, start + len(line), str(e)))
-        start += len(line) + 1
-    return rows, lines, broken
+def _lines(data: bytes, starts: NDArray[np.int64]) -> Iterator[bytes]:
+    """The lines that begin at some places."""
+    for start in starts.tolist():
+        stop = data.find(b"\n", start)
+        yield data[start : stop if stop >= 0 else len(data)]
+
+
+def _parse_lines(
+    data: bytes, starts: NDArray[np.int64]
+) -> tuple[list[dict[str, Any]], NDArray[np.bool_], list[BrokenLine]]:
+    """Parse line by line with Python's own parser: rows, which lines they are, and the lines that are broken."""
+    rows, broken = [], []
+    is_row = np.ones(len(starts), np.bool_)
+    for number, line in enumerate(_lines(data, starts)):
+        try:
+            rows.append(_parse_line(line))
+        except ValueError as e:
+            start = int(starts[number])
+            broken.append(BrokenLine(start, start + len(line), str(e)))
+            is_row[number] = False
+    return rows, is_row, broken
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
@@ -184,7 +217,13 @@ def _parse_line(line: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as e:
         raise ValueError(f"{e.msg.removesuffix(' at')} at column {e.colno}") from None
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError(_TOO_DEEP) from None
+    except ValueError as e:
+        if "sys.set_int_max_str_digits" not in str(e):
+            raise
+        raise ValueError(f"an integer has more than {sys.get_int_max_str_digits():,} digits") from None
+    if text.count("[") + text.count("{") > _DEEPEST and _levels(value) > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
     if not isinstance(value, dict):
         kind = {list: "a list", str: "text", type(None): "null", bool: "true or false"}.get(type(value), "a number")
         raise ValueError(f"the line is valid JSON, but {kind}, not an object in braces")
@@ -195,6 +234,15 @@ def _parse_line(line: bytes) -> dict[str, Any]:
             half = f"\\u{ord(e.object[e.start]):04x}"
             raise ValueError(f"{half} is one half of a surrogate pair without the other") from None
     return value
+
+
+def _levels(value: Any) -> int:
+    """How deep lists and objects are nested."""
+    level, values = 0, [value]
+    while values := [v for v in values if isinstance(v, list | dict)]:
+        level += 1
+        values = list(itertools.chain.from_iterable(v.values() if isinstance(v, dict) else v for v in values))
+    return level
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -215,9 +263,25 @@ def _finite(text: str) -> float:
     return value
 
 
-def _table_of(rows: list[dict[str, Any]]) -> pa.Table:
+def _most_values(data: bytes) -> int:
+    """How many values the table of a block may have, nulls for keys that a row does not have included.
+
+    No block is refused in which each row has all keys: a value takes more than one byte there.
+    """
+    return max(_SPARSE_VALUES, len(data))
+
+
+def _table_of(rows: list[dict[str, Any]], fields: Sequence[str] | None, most_values: int) -> pa.Table:
     """Rows as a table, with the types Polars would give; a column of mixed kinds becomes text."""
     names = list(dict.fromkeys(name for row in rows for name in row))
+    if fields is not None:
+        names = [name for name in fields if name in set(names)]
+    if len(names) * len(rows) > most_values:
+        raise DataError(
+            f"{len(rows):,} rows have {len(names):,} different keys, which would make a table of"
+            f" {len(names) * len(rows):,} values, almost all of them null; the limit is {most_values:,}",
+            hint="Choose the keys with fields=[...], or read smaller blocks with blocksize=....",
+        )
     if not names:
         return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))])
     return pa.table([_column([row.get(name) for row in rows], 1) for name in names], names=names)
@@ -240,13 +304,13 @@ def _column(values: list[Any], depth: int) -> pa.Array:
             return pa.array(values, pa.uint64())
     if kinds in ({int, float}, {float}) and all(abs(v) < 1e308 for v in values if type(v) is int):
         return pa.array([None if v is None else float(v) for v in values], pa.float64())
-    if kinds == {list} and depth < _DEEPEST:
+    if kinds == {list} and depth < MOST_LEVELS:
         lengths = [0 if v is None else len(v) for v in values]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         items = _column([item for v in values if v is not None for item in v], depth + 1)
         missing = pa.array([v is None for v in values])
         return pa.LargeListArray.from_arrays(pa.array(offsets), items, mask=missing)
-    if kinds == {dict} and depth < _DEEPEST:
+    if kinds == {dict} and depth < MOST_LEVELS:
         names = list(dict.fromkeys(name for v in values if v is not None for name in v))
         if not names:
             return pa.array(values, pa.struct([]))

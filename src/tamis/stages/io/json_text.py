@@ -56,11 +56,6 @@ class _Values:
         newlines = np.flatnonzero(data == ord("\n"))
         return cls(b"", data, np.concatenate([[0], newlines[:-1] + 1]) + len("{"), newlines - len("}"))
 
-    def longest_at_end(self) -> int:
-        """The size of the longest text that ends so near the end of the bytes that a kernel has to copy it."""
-        near = self.ends + PADDING > len(self.data)
-        return int((self.ends - self.begins)[near].max(initial=0))
-
 
 _WRITTEN_HERE = (
     *(pa.types.is_string, pa.types.is_large_string),
@@ -98,17 +93,16 @@ def write_rows(table: pa.Table, sink: BinaryIO, as_json: Callable[[pa.Table], me
     kernel = native.load("json_text")
     if kernel is None:
         return False
-    lines = np.empty(_LINES_BYTES, np.uint8)
+    lines, scratch = np.empty(_LINES_BYTES, np.uint8), np.empty(2 * PADDING, np.uint8)
     for batch in table.to_batches():
         values = list(_values(batch, as_json))
         heads = [(b"," if number else b"{") + some.head for number, some in enumerate(values)]
-        scratch = np.empty(max(some.longest_at_end() for some in values) + 2 * PADDING, np.uint8)
         following = np.zeros(1, np.int64)
         arguments = (
             *(batch.num_rows, len(values), np.frombuffer(b"".join(heads), np.uint8)),
             *(np.cumsum([len(head) for head in heads]), np.array([some.are_texts for some in values], np.uint8)),
-            *(_addresses([getattr(some, part) for some in values]) for part in ("data", "begins", "ends", "valid")),
-            *(np.array([len(some.data) for some in values], np.int64), scratch),
+            *([some.data for some in values], [some.begins for some in values], [some.ends for some in values]),
+            *([some.valid for some in values], np.array([len(some.data) for some in values], np.int64), scratch),
         )
         while following[0] < batch.num_rows:
             row = int(following[0])
@@ -118,8 +112,3 @@ def write_rows(table: pa.Table, sink: BinaryIO, as_json: Callable[[pa.Table], me
             else:
                 sink.write(lines[:size].data)
     return True
-
-
-def _addresses(arrays: list[NDArray[np.uint8] | NDArray[np.int64] | None]) -> NDArray[np.int64]:
-    """Where arrays are, which somebody else has to hold; 0 for none."""
-    return np.array([0 if array is None else array.ctypes.data for array in arrays], np.int64)

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import arrow_array
 from tamis.errors import DataError
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
-from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, block_of, head, line_blocks
-from tamis.stages.io.json_lines import BrokenLine, parse_json_lines
-from tamis.stages.io.positions import filled_line_starts, names_in_block
+from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, head, line_blocks
+from tamis.stages.io.json_lines import BrokenLine, ParsedLines, parse_json_lines
+from tamis.stages.io.positions import names_in_block
 from tamis.stages.io.readers import Reader, ReaderStage
 from tamis.tasks import FileSlice
 
@@ -47,32 +48,32 @@ class JsonlReaderStage(ReaderStage):
             if isinstance(block, BadRows):
                 yield block
                 continue
-            for table, lines, broken in self._parse(block):
-                typed, misfits = _cast(table, types, lines, broken)
-                if misfits and self.on_error == "raise":
-                    raise self._error(lines, misfits[0])
-                bad_starts = [line.start for line in (*broken, *misfits)]
-                yield names_in_block(lines, _row_starts(lines, bad_starts)).added_to(typed)
-                if bad := sorted([*broken, *misfits], key=lambda line: line.start):
-                    yield BadRows(tuple(self._bad_row(lines, line) for line in bad))
+            table, starts, broken = self.parse_block(block, types)
+            yield names_in_block(block, starts).added_to(table)
+            if broken:
+                yield BadRows(tuple(self._bad_row(block, line) for line in broken))
 
-    def _parse(self, block: Block) -> Iterator[tuple[pa.Table, Block, list[BrokenLine]]]:
-        """Tables, each with the lines it was made of and those of them that are broken."""
-        table, broken = parse_json_lines(block.data, self.fields)
-        if broken and self.on_error == "raise":
-            raise self._error(block, broken[0])
-        if self.include_path is None:
-            yield table, block, broken
-            return
-        rows = [(p.path, p.data.count(b"\n") + (not p.data.endswith(b"\n"))) for p in block.parts]
-        if len(block.parts) > 1 and sum(n for _, n in rows) != table.num_rows:
-            # Blank or broken lines: which file a row is from is only known file by file.
-            for part in block.parts:
-                yield from self._parse(block_of([part]))
-            return
-        if len(block.parts) == 1:
-            rows = [(block.parts[0].path, table.num_rows)]
-        yield self.with_path(table, rows), block, broken
+    def parse_block(self, block: Block, types: dict[str, pa.DataType]) -> ParsedLines:
+        """The rows of a block, where each begins in it, and the lines that cannot be read, in order.
+
+        Args:
+            block: The lines.
+            types: Arrow types by column, where they are not to be found out.
+        """
+        try:
+            parsed = parse_json_lines(block.data, self.fields)
+        except DataError as e:
+            raise DataError(e.problem, path=block.parts[0].path, byte=block.parts[0].byte, hint=e.hint) from None
+        if parsed.broken and self.on_error == "raise":
+            raise self._error(block, parsed.broken[0])
+        table, starts, misfits = _cast(parsed.table, parsed.starts, types, block)
+        if misfits and self.on_error == "raise":
+            raise self._error(block, misfits[0])
+        if self.include_path is not None:
+            counts = np.diff(np.searchsorted(starts, block.starts), append=len(starts)).tolist()
+            paths = [part.path for part in block.parts]
+            table = self.with_path(table, list(zip(paths, counts, strict=True)))
+        return ParsedLines(table, starts, sorted([*parsed.broken, *misfits], key=lambda line: line.start))
 
     def _error(self, block: Block, broken: BrokenLine) -> DataError:
         part, offset = block.locate(broken.start)
@@ -96,30 +97,35 @@ class JsonlReaderStage(ReaderStage):
 
 
 def _cast(
-    table: pa.Table, types: dict[str, pa.DataType], block: Block, broken: list[BrokenLine]
-) -> tuple[pa.Table, list[BrokenLine]]:
+    table: pa.Table, starts: NDArray[np.int64], types: dict[str, pa.DataType], block: Block
+) -> tuple[pa.Table, NDArray[np.int64], list[BrokenLine]]:
     """Give columns the types that were asked for; one that is not there becomes a null column.
 
     Returns:
-        The rows whose values have or can be given these types, and the lines of the others.
+        The rows whose values have or can be given these types, where they begin, and the lines of the others.
     """
     problems: dict[int, str] = {}
     for name, kind in types.items():
         if name in table.column_names:
             for row in _misfits(table.column(name), kind):
-                problems.setdefault(row, f"column {name!r}: {str(table.column(name)[row])[:_EXCERPT]!r} is no {kind}")
+                value = str(table.column(name)[row])[:_EXCERPT]
+                problems.setdefault(row, f"column {name!r}: {value!r} is not a valid {kind}")
     misfits = []
     if problems:
-        spans = list(_spans(block.data, {line.start for line in broken}))
-        misfits = [BrokenLine(*spans[row], problems[row]) for row in sorted(problems)]
-        table = table.filter(pa.array([row not in problems for row in range(table.num_rows)]))
+        for row in sorted(problems):
+            begin = int(starts[row])
+            end = block.data.find(b"\n", begin)
+            misfits.append(BrokenLine(begin, end if end >= 0 else len(block.data), problems[row]))
+        fits = np.ones(len(starts), np.bool_)
+        fits[list(problems)] = False
+        table, starts = table.filter(arrow_array(fits)), starts[fits]
     for name, kind in types.items():
         if name in table.column_names:
             at = table.column_names.index(name)
             table = table.set_column(at, name, _try_cast(table.column(at), kind))
         else:
             table = table.append_column(name, pa.nulls(table.num_rows, kind))
-    return table, misfits
+    return table, starts, misfits
 
 
 def _try_cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
@@ -144,30 +150,16 @@ def _misfits(column: pa.ChunkedArray, kind: pa.DataType, first: int = 0) -> Iter
     yield from _misfits(column.slice(half), kind, first + half)
 
 
-def _row_starts(block: Block, bad: Sequence[int]) -> NDArray[np.int64]:
-    """Where the line of each row starts: blank and broken lines have none."""
-    starts = filled_line_starts(block.data)
-    return np.setdiff1d(starts, bad, assume_unique=True) if bad else starts
-
-
-def _spans(data: bytes, broken: set[int]) -> Iterator[tuple[int, int]]:
-    """Where the line of each row starts and ends: blank and broken lines have none."""
-    start = 0
-    for line in data.split(b"\n"):
-        if line.strip(b" \t\r") and start not in broken:
-            yield start, start + len(line)
-        start += len(line) + 1
-
-
 @dataclass
 class JsonlReader(Reader):
     """Read JSON lines: one object per line, plain or compressed (``.gz``, ``.zst``, ``.bz2``, ``.xz``).
 
     Large uncompressed files are read in ranges by several workers, small ones are put together. Nothing is lost or
     changed on the way: a column whose values differ in kind (numbers here, text there) becomes text, in which a
-    value that was no string is its JSON; integers and floats together become floats. A key that occurs twice in one
-    object, half a surrogate pair and a line that is no object are errors. ``NaN`` and ``Infinity``, which Python
-    writes, are read as floats.
+    value that was not a string is its JSON; integers and floats together become floats. Integers of more than 64 bits
+    and what is nested more than 30 levels deep become JSON text. A key that occurs twice in one object, half a
+    surrogate pair, an integer of more than 4,300 digits, more than 500 levels of nesting and a line that is not an
+    object are errors. ``NaN`` and ``Infinity``, which Python writes, are read as floats.
 
     Args:
         file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.jsonl"``, or any fsspec
@@ -202,7 +194,7 @@ class JsonlReader(Reader):
 
     def peek(self, file: FileSlice) -> pa.Schema | None:
         data = head(file, self._options())
-        table, _ = parse_json_lines(data[: data.rfind(b"\n") + 1] or data)
+        table = parse_json_lines(data[: data.rfind(b"\n") + 1] or data).table
         if not table.num_rows:
             return None
         types = dict(zip(table.schema.names, table.schema.types, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -175,6 +176,18 @@ def publish(finished: Publish) -> None:
     _, final = filesystem(finished.final, dict(finished.storage_options))
     if fs.exists(temporary) or not fs.exists(final):
         fs.mv(temporary, final)
+
+
+def sync(finished: Publish) -> Publish:
+    """Force the data of a finished file to disk, if that is needed; returns the file without the need."""
+    if not finished.needs_sync:
+        return finished
+    file = os.open(finished.temporary, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+    return replace(finished, needs_sync=False)
 
 
 def remove_unpublished(finished: Publish) -> None:

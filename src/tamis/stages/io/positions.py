@@ -8,16 +8,13 @@ from numpy.typing import NDArray
 from tamis.stages.io.blocks import Block, Part
 from tamis.tasks import RowNames
 
-__all__ = ["filled_line_starts", "line_starts", "names_in_block", "names_in_part"]
-
-_BLANK = np.zeros(256, np.bool_)
-_BLANK[list(b" \t\r\n")] = True
+__all__ = ["all_line_starts", "names_in_block", "names_in_part"]
 
 
-def line_starts(data: bytes) -> NDArray[np.int64]:
+def all_line_starts(data: bytes) -> NDArray[np.int64]:
     """Where each line starts; a newline at the end starts none.
 
-    >>> line_starts(b"a\\n\\nb\\n").tolist()
+    >>> all_line_starts(b"a\\n\\nb\\n").tolist()
     [0, 2, 3]
     """
     if not data:
@@ -25,22 +22,6 @@ def line_starts(data: bytes) -> NDArray[np.int64]:
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
     starts = np.concatenate([[0], ends + 1])
     return starts[:-1] if data.endswith(b"\n") else starts
-
-
-def filled_line_starts(data: bytes) -> NDArray[np.int64]:
-    """Where each line starts that is not blank.
-
-    >>> filled_line_starts(b"a\\n \\n\\nb").tolist()
-    [0, 5]
-    """
-    starts = line_starts(data)
-    if not len(starts):
-        return starts
-    # Only a line that begins with white space can be blank.
-    suspects = np.flatnonzero(_BLANK[np.frombuffer(data, np.uint8)[starts]])
-    stops = np.append(starts[1:], len(data))
-    blank = [i for i in suspects.tolist() if not data[starts[i] : stops[i]].strip(b" \t\r\n")]
-    return np.delete(starts, blank) if blank else starts
 
 
 def names_in_part(part: Part, starts: NDArray[np.int64]) -> RowNames:

@@ -125,7 +125,7 @@ class MergeShards(FileSink[FileGroup]):
     ordered: ClassVar[bool] = True
 
     @property
-    def batch_bytes(self) -> int:
+    def batch_bytes(self) -> int:  # type: ignore[override]  # it follows from another parameter
         """How much input a call of :meth:`process_batch` is to be given, in bytes."""
         return self.shard_bytes
 

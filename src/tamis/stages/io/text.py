@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from tamis.arrays import text_scalar
 from tamis.errors import DataError, PlanError
+from tamis.kernels.lines import line_starts
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.blocks import BOM, QUARANTINE_HINT, LineNumbers, Part, byte_stream, line_parts
-from tamis.stages.io.positions import filled_line_starts, line_starts, names_in_part
+from tamis.stages.io.positions import all_line_starts, names_in_part
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice
 
@@ -70,10 +71,10 @@ class TextReaderStage(TableReaderStage):
         """Where each unit starts."""
         if self.unit == "file":
             return np.zeros(1, np.int64)
-        starts = line_starts(data)
+        starts = all_line_starts(data)
         if self.unit == "line":
             return starts
-        is_filled = np.isin(starts, filled_line_starts(data))
+        is_filled = np.isin(starts, line_starts(data))
         begins: NDArray[np.int64] = starts[is_filled & ~np.concatenate([[False], is_filled[:-1]])]
         return begins
 

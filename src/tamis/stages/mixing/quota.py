@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from tamis.errors import DataError, PlanError
 from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.column_values import read_column, text_values
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.mixing.row_keys import row_keys
 from tamis.stages.spill import ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
-from tamis.stages.text.forms import read_column, text_values
 from tamis.tasks import DocumentBatch, FileGroup
 from tamis.tasks.storage import format_order, read_task, temporary_beside
 

@@ -6,9 +6,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from tamis.stages.column_values import read_column
 from tamis.stages.exchange import hash_rows
 from tamis.stages.io.arguments import check_names
-from tamis.stages.text.forms import read_column
 from tamis.tasks import DocumentBatch, RowNames
 from tamis.tasks.storage import format_order
 

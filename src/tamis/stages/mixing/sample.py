@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.emit import Drop
 from tamis.stages.mixing.quota import Group, Quota, take_quotas
 from tamis.stages.mixing.row_keys import check_identity, row_keys
 from tamis.tasks import DocumentBatch
@@ -62,6 +60,12 @@ class Sample(CompositeStage[DocumentBatch, DocumentBatch]):
         if self.rows is not None and self.rows < 0:
             raise PlanError(f"Sample(rows={self.rows}): must not be negative")
 
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Sample one batch: only a share without ``by`` is decided without the rest of the input."""
+        if self.fraction is None or self.by is not None:
+            raise PlanError(f"{self.name}: rows= and by= need the whole input; run the stage in a pipeline")
+        return SampleFraction(self.fraction, self.seed, self.id_fields).process(task)
+
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         if self.fraction is not None and self.by is None:
             return [SampleFraction(self.fraction, self.seed, self.id_fields).with_(name=self.name)]
@@ -85,15 +89,11 @@ class SampleFraction(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
-    def process(self, task: DocumentBatch) -> Iterator[Drop | DocumentBatch]:
+    def process(self, task: DocumentBatch) -> DocumentBatch:
         keys = row_keys(task, self.id_fields, self.seed, SampleQuota.purpose)
         # The 53 bits that a float holds exactly, as a number from 0 up to but not 1.
         kept = (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53 < self.fraction
-        if kept.all():
-            yield task
-            return
-        yield Drop(task, np.flatnonzero(~kept), _REASON)
-        yield task.with_table(task.data.filter(pa.array(kept)))
+        return task.keep(kept, _REASON)
 
 
 @dataclass(repr=False)

@@ -130,4 +130,4 @@ class ReadSource(ProcessingStage[FileGroup, DocumentBatch]):
                 "give another source_field"
             )
         column = pa.repeat(pa.scalar(source, pa.large_string()), batch.num_items)
-        return batch.with_table(batch.data.append_column(self.source_field, column))
+        return batch.with_column(self.source_field, column)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import ColumnError
 from tamis.stages.base import ProcessingStage
-from tamis.stages.text.forms import read_column
+from tamis.stages.column_values import read_column
 from tamis.tasks import DocumentBatch
 
 __all__ = ["AddId", "DropColumns", "RenameColumns", "SelectColumns"]
@@ -50,7 +50,7 @@ class SelectColumns(_ColumnStage):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         _require(task.data, self.columns, self.name)
-        return task.with_table(task.data.select(self.columns))
+        return task.with_same_rows(task.data.select(self.columns))
 
 
 @dataclass(repr=False)
@@ -80,7 +80,7 @@ class DropColumns(_ColumnStage):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         _require(task.data, self.columns, self.name)
-        return task.with_table(task.data.drop_columns(self.columns))
+        return task.with_same_rows(task.data.drop_columns(self.columns))
 
 
 @dataclass(repr=False)
@@ -116,7 +116,7 @@ class RenameColumns(_ColumnStage):
         _require(task.data, list(self.mapping), self.name)
         names = task.get_columns()
         self._refuse_collisions(frozenset(names) - frozenset(self.mapping))
-        return task.with_table(task.data.rename_columns([self.mapping.get(name, name) for name in names]))
+        return task.with_same_rows(task.data.rename_columns([self.mapping.get(name, name) for name in names]))
 
     def _refuse_collisions(self, kept: frozenset[str]) -> None:
         taken = sorted(kept & frozenset(self.mapping.values()))
@@ -155,17 +155,14 @@ class AddId(_ColumnStage):
         return [] if self.overwrite else [self.id_field]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        names = task.get_columns()
-        if self.id_field in names and not self.overwrite and not self.overwrite_columns:
+        if self.id_field in task.get_columns() and not self.overwrite and not self.overwrite_columns:
             raise ColumnError(
                 f"{self.name}: there is already a column {self.id_field!r}; choose another, or say overwrite=True"
             )
         beginning = [part for part in (self.id_prefix, _place(task), "") if part is not None]
         rows = pc.cast(pa.array(np.arange(task.num_items)), pa.string())
         ids = pc.binary_join_element_wise("_".join(beginning), rows, "")
-        if self.id_field in names:
-            return task.with_table(task.data.set_column(names.index(self.id_field), self.id_field, ids))
-        return task.with_table(task.data.append_column(self.id_field, ids))
+        return task.with_column(self.id_field, ids)
 
 
 def _place(task: DocumentBatch) -> str:

@@ -10,11 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-
-from tamis.errors import ColumnError, did_you_mean
-
-__all__ = ["TextOperation", "check_operation", "holds_text", "name_of", "read_column", "text_values"]
+__all__ = ["TextOperation", "check_operation", "name_of"]
 
 
 class TextOperation:
@@ -79,51 +75,6 @@ def check_operation(operation: Any, kind: type[TextOperation], argument: str) ->
     if inspect.isclass(operation) and issubclass(operation, TextOperation):
         raise TypeError(f"{argument}: {operation.__name__} is a class; give an object: {operation.__name__}(...)")
     if isinstance(operation, TextOperation) and not isinstance(operation, kind):
-        raise TypeError(f"{argument}: {operation!r} is no {kind.__name__}")
+        raise TypeError(f"{argument}: {operation!r} is not a {kind.__name__}")
     if not isinstance(operation, kind) and not callable(operation):
         raise TypeError(f"{argument}: takes a {kind.__name__} or a function, not {operation!r}")
-
-
-def read_column(table: pa.Table, column: str, stage: str) -> pa.ChunkedArray:
-    """A column of a batch, or an error that names the stage and the column that may have been meant.
-
-    >>> read_column(pa.table({"text": ["a"]}), "txt", "word_count")
-    Traceback (most recent call last):
-    tamis.errors.ColumnError: word_count: there is no column 'txt', only text. Did you mean 'text'?
-    """
-    if column not in table.column_names:
-        known = ", ".join(table.column_names) or "none at all"
-        raise ColumnError(
-            f"{stage}: there is no column {column!r}, only {known}.{did_you_mean(column, table.column_names)}"
-        )
-    return table.column(column)
-
-
-def text_values(column: pa.ChunkedArray, column_name: str, stage: str) -> pa.ChunkedArray:
-    """A column as ``string`` or ``large_string``; an error if it holds no text.
-
-    >>> text_values(pa.chunked_array([["a"]]).dictionary_encode(), "text", "word_count").type
-    DataType(string)
-    """
-    values = _value_type(column.type)
-    if pa.types.is_string(values) or pa.types.is_large_string(values):
-        return column if values == column.type else column.cast(values)
-    if holds_text(values):
-        return column.cast(pa.large_string())
-    if pa.types.is_null(values):
-        return column.cast(pa.string())
-    raise TypeError(f"{stage}: works on text, but the column {column_name!r} holds {column.type}")
-
-
-def holds_text(column_type: pa.DataType) -> bool:
-    """Whether a column of this type holds text.
-
-    >>> holds_text(pa.large_string()), holds_text(pa.int64())
-    (True, False)
-    """
-    values = _value_type(column_type)
-    return any(is_it(values) for is_it in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
-
-
-def _value_type(column_type: pa.DataType) -> pa.DataType:
-    return column_type.value_type if pa.types.is_dictionary(column_type) else column_type

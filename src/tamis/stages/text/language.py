@@ -10,7 +10,7 @@ from tamis.kernels.scripts import dominant_scripts
 from tamis.models.fasttext import check_model_file
 from tamis.models.language import MAX_BYTES, built_in_languages, load_language_model
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
-from tamis.stages.text.forms import read_column, text_values
+from tamis.stages.column_values import read_column, text_values
 from tamis.tasks import DocumentBatch
 
 __all__ = ["AddLanguage"]
@@ -80,15 +80,9 @@ class AddLanguage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def process(self, task: DocumentBatch) -> DocumentBatch:
         column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
         codes, certain = load_language_model(self.model_path, self.max_bytes).identify(column)
-        table = _with_column(task.data, self.language_field, codes)
+        found = {self.language_field: codes}
         if self.score_field is not None:
-            table = _with_column(table, self.score_field, pa.array(certain))
+            found[self.score_field] = pa.array(certain)
         if self.script_field is not None:
-            table = _with_column(table, self.script_field, dominant_scripts(column)[0])
-        return task.with_table(table)
-
-
-def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, values)
-    return table.append_column(name, values)
+            found[self.script_field] = dominant_scripts(column)[0]
+        return task.with_columns(found)

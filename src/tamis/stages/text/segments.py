@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tamis.errors import DataError
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.column_values import read_column, text_values
 from tamis.stages.exchange import ShuffleStage, ShuffleWrite
 from tamis.stages.spill import folder_for
-from tamis.stages.text.forms import read_column, text_values
 from tamis.tasks import DocumentBatch
 
 __all__ = ["DocumentJoiner", "DocumentSplitter"]
@@ -44,6 +44,7 @@ class DocumentSplitter(ProcessingStage[DocumentBatch, DocumentBatch]):
     name: str = "DocumentSplitter"
 
     releases_gil: ClassVar[bool] = True
+    makes_rows = "split"
 
     def __post_init__(self) -> None:
         if not self.separator:
@@ -77,7 +78,8 @@ class DocumentSplitter(ProcessingStage[DocumentBatch, DocumentBatch]):
         made = {self.text_field: segments, self.segment_id_field: pa.array(numbers)}
         others = table.select([name for name in table.column_names if name not in made]).take(pa.array(document))
         names = dict.fromkeys([*table.column_names, *made])
-        return task.with_table(pa.table({name: made[name] if name in made else others[name] for name in names}))
+        columns = {name: made[name] if name in made else others[name] for name in names}
+        return task.derived(pa.table(columns), document)
 
 
 @dataclass(repr=False)
@@ -127,7 +129,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"DocumentJoiner(max_length={self.max_length}): must be at least 1")
         if self.partitions < 1:
-            raise ValueError(f"partitions={self.partitions}: must be at least 1")
+            raise ValueError(f"DocumentJoiner(partitions={self.partitions}): must be at least 1")
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], _needed(self)
@@ -141,7 +143,13 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
         """Join the segments of one batch, without a look at others."""
         for column in _needed(self):
             read_column(task.data, column, self.name)
-        return task.with_table(_joined(task.data, self)) if task.num_items else task
+        if not task.num_items:
+            return task
+        table, order, starts = _joined(task.data, self)
+        names, joined = task.names, task.with_table(table)
+        if names is None:
+            return joined
+        return joined.named(names.take(order).joined(starts, np.diff(starts, append=len(order))))
 
 
 def _needed(joiner: DocumentJoiner) -> list[str]:
@@ -201,12 +209,13 @@ class _WriteSegments(ShuffleWrite):
         return ["data"], self.needed
 
 
-def _joined(table: pa.Table, joiner: DocumentJoiner) -> pa.Table:
-    """The segments of a table, joined."""
+def _joined(table: pa.Table, joiner: DocumentJoiner) -> tuple[pa.Table, Positions, Positions]:
+    """The segments of a table, joined; the order they are joined in, and where in it each joined row begins."""
     documents = _document_numbers(table.column(joiner.document_id_field))
     keys = pa.table({"document": documents, "segment": table.column(joiner.segment_id_field)})
-    order = pc.sort_indices(keys, sort_keys=[("document", "ascending"), ("segment", "ascending")])
-    table, documents = table.take(order), documents[order.to_numpy()]
+    in_order = pc.sort_indices(keys, sort_keys=[("document", "ascending"), ("segment", "ascending")])
+    order = in_order.to_numpy().astype(np.int64)
+    table, documents = table.take(in_order), documents[order]
     first = np.flatnonzero(np.diff(documents, prepend=-1))
     if joiner.length_field is not None and joiner.max_length is not None:
         lengths = _lengths(table.column(joiner.length_field), joiner.length_field)
@@ -222,7 +231,9 @@ def _joined(table: pa.Table, joiner: DocumentJoiner) -> pa.Table:
     heads = table.take(pa.array(starts))
     for name, values in made.items():
         heads = heads.set_column(heads.column_names.index(name), name, values)
-    return heads.drop_columns([joiner.segment_id_field]) if joiner.drop_segment_id_field else heads
+    if joiner.drop_segment_id_field:
+        heads = heads.drop_columns([joiner.segment_id_field])
+    return heads, order, starts
 
 
 def _document_numbers(ids: pa.ChunkedArray) -> Positions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.column_values import read_column
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.writers import ParquetWriter
-from tamis.stages.text.forms import read_column
 from tamis.stages.text.tokenization import Tokenize
 from tamis.tasks import DocumentBatch, FileGroup
 
@@ -27,7 +28,7 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which tokens go where: pieces of documents, one behind the other, in sequences.
+    """Which tokens go where: pieces of documents, one after the other, in sequences.
 
     Args:
         starts: First token of each piece.
@@ -41,26 +42,28 @@ class Layout:
 
 
 @dataclass(repr=False)
-class PackSequences(ProcessingStage[DocumentBatch, DocumentBatch]):
+class PackSequences(CompositeStage[DocumentBatch, DocumentBatch]):
     """Pack the tokens of documents into sequences of a fixed length. No token is lost.
 
-    The result has one row per sequence: its tokens, and where the documents in it begin and end. Other columns go, as
-    a sequence may hold several documents. Each batch is packed by itself, so what is left at its end is a sequence
-    that is not full.
+    The result has one row per sequence: its tokens, and where the documents in it begin and end. Other columns are
+    dropped, as a sequence may hold several documents. Sequences are filled across batches: consecutive batches of about
+    ``group_tokens`` tokens are packed together, the same ones for any number of workers.
 
     Args:
         sequence_length: Length of a sequence, in tokens.
         tokens_field: The column with the token ids of each document, as :class:`Tokenize` writes it.
-        strategy: ``"concat"`` puts all documents one behind the other and cuts every ``sequence_length`` tokens: only
-            the last sequence is not full, and documents are cut wherever it falls. ``"best_fit"`` cuts only
-            documents that are longer than a sequence, and puts each into the fullest sequence that has room for it,
-            longest first (Ding et al., "Fewer Truncations Improve Language Modeling", 2024).
-        pad_token_id: What fills up a sequence that is not full; when not given, it is shorter.
-        cu_seqlens_field: The column that says where documents begin in a sequence, and at last where the last one ends:
-            ``[0, 5, 8]`` for one of five and one of three tokens. Padding is behind that.
-        position_ids_field: A column for the place of each token in its document's piece, from 0; none when not given.
+        strategy: ``"concat"`` joins all documents and cuts every ``sequence_length`` tokens, in the middle of documents
+            too: only the last sequence of a group is not full. ``"best_fit"`` cuts only documents that are longer than
+            a sequence, and puts each into the fullest sequence that has room for it, longest first (Ding et al., "Fewer
+            Truncations Improve Language Modeling", 2024).
+        pad_token_id: Fills up a sequence that is not full; when not given, that sequence is shorter.
+        cu_seqlens_field: The column that says where documents begin in a sequence, and where the last one ends:
+            ``[0, 5, 8]`` for one of five and one of three tokens. Padding comes after that.
+        position_ids_field: A column for the position of each token in its document's piece, from 0; none when not
+            given.
         segment_ids_field: A column for the number of each token's document in the sequence, from 1, and 0 for padding;
             none when not given.
+        group_tokens: About how many tokens are packed together. A worker needs some 20 bytes of memory for each.
 
     >>> batch = DocumentBatch({"input_ids": [[1, 2, 3], [4, 5], [6]]})
     >>> PackSequences(4).process(batch).data.to_pylist()
@@ -76,15 +79,14 @@ class PackSequences(ProcessingStage[DocumentBatch, DocumentBatch]):
     cu_seqlens_field: str = "cu_seqlens"
     position_ids_field: str | None = None
     segment_ids_field: str | None = None
+    group_tokens: int = 2**24
     name: str = "PackSequences"
-
-    releases_gil: ClassVar[bool] = True
-    makes_rows = "joined"
 
     def __post_init__(self) -> None:
         check_choice("PackSequences", "strategy", self.strategy, STRATEGIES)
-        if self.sequence_length < 1:
-            raise PlanError(f"PackSequences(sequence_length={self.sequence_length}): must be at least 1")
+        for parameter in ("sequence_length", "group_tokens"):
+            if getattr(self, parameter) < 1:
+                raise PlanError(f"PackSequences({parameter}={getattr(self, parameter)}): must be at least 1")
         names = self._names()
         if len(set(names)) < len(names):
             raise PlanError(f"PackSequences: the columns {', '.join(names)} must have different names")
@@ -95,17 +97,28 @@ class PackSequences(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], self._names()
 
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return frozenset(self._names())
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        return [
+            _SelectTokens(self.tokens_field).with_(name=f"{self.name} (tokens)"),
+            _PackGroup(self).with_(name=self.name),
+        ]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        offsets, tokens = _flat(read_column(task.data, self.tokens_field, self.name), self.tokens_field)
+        """Pack the documents of one batch."""
+        return self.pack(task)[0]
+
+    def pack(self, batch: DocumentBatch) -> tuple[DocumentBatch, dict[str, int]]:
+        """The sequences that the documents of a batch are packed into, and counts for the run's statistics."""
+        offsets, tokens = _flat(read_column(batch.data, self.tokens_field, self.name), self.tokens_field)
         lay_out = concatenated if self.strategy == "concat" else best_fit
         layout = lay_out(offsets, self.sequence_length)
-        self.log_metric("tokens", len(tokens))
-        self.log_metric("sequences", len(layout.counts))
-        self.log_metric("documents cut", _cut_documents(offsets, layout))
-        return task.with_table(self._table(tokens, layout))
+        documents = np.searchsorted(offsets, layout.starts, side="right") - 1  # that the pieces are of
+        packed, names = batch.with_table(self._table(tokens, layout)), batch.names
+        if names is not None:
+            firsts = np.cumsum(layout.counts) - layout.counts
+            packed = packed.named(names.divided(documents).joined(firsts, layout.counts))
+        cut = int((np.bincount(documents) > 1).sum()) if len(documents) else 0
+        return packed, {"tokens": len(tokens), "sequences": len(layout.counts), "documents cut": cut}
 
     def _names(self) -> list[str]:
         names = [self.tokens_field, self.cu_seqlens_field, self.position_ids_field, self.segment_ids_field]
@@ -113,12 +126,14 @@ class PackSequences(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def _table(self, tokens: NDArray[np.int32], layout: Layout) -> pa.Table:
         lengths = layout.ends - layout.starts
-        within = _ranges(np.zeros(len(lengths), np.int64), lengths)
         sizes = _sums(lengths, layout.counts)
-        columns = {self.tokens_field: self._lists(tokens[_ranges(layout.starts, lengths)], sizes, self.pad_token_id)}
+        if not (layout.starts[1:] == layout.ends[:-1]).all():
+            tokens = tokens[_ranges(layout.starts, lengths)]
+        columns = {self.tokens_field: self._lists(tokens, sizes, self.pad_token_id)}
         edges = np.insert(_restarting_sums(lengths, layout.counts), np.cumsum(layout.counts) - layout.counts, 0)
         columns[self.cu_seqlens_field] = _list_array(edges.astype(np.int32), layout.counts + 1)
         if self.position_ids_field is not None:
+            within = _ranges(np.zeros(len(lengths), np.int64), lengths)
             columns[self.position_ids_field] = self._lists(within.astype(np.int32), sizes, 0)
         if self.segment_ids_field is not None:
             numbers = _ranges(np.ones(len(layout.counts), np.int64), layout.counts)
@@ -134,8 +149,65 @@ class PackSequences(ProcessingStage[DocumentBatch, DocumentBatch]):
         return _list_array(filled.reshape(-1), np.full(len(sizes), self.sequence_length, np.int64))
 
 
+@dataclass(repr=False)
+class _SelectTokens(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Leave nothing but token ids, in one form: so the size of a batch follows from its tokens alone."""
+
+    tokens_field: str
+
+    releases_gil: ClassVar[bool] = True
+    internal: ClassVar[bool] = True
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [self.tokens_field]
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [self.tokens_field]
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        return frozenset([self.tokens_field])
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        offsets, tokens = _flat(read_column(task.data, self.tokens_field, self.name), self.tokens_field)
+        return task.with_same_rows(pa.table({self.tokens_field: _list_array(tokens, np.diff(offsets))}))
+
+
+@dataclass(repr=False)
+class _PackGroup(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Pack consecutive batches together. They come in the order of the input."""
+
+    packing: PackSequences
+
+    releases_gil: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    makes_rows = "joined"
+
+    @property
+    def batch_bytes(self) -> int:  # type: ignore[override]  # it follows from another parameter
+        """How much input a call of :meth:`process_batch` is to be given, in bytes."""
+        return self.packing.group_tokens * np.dtype(np.int32).itemsize
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return self.packing.inputs()
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return self.packing.outputs()
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        return frozenset(self.outputs()[1])
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        packed, counts = self.packing.pack(task)
+        for name, count in counts.items():
+            self.log_metric(name, count)
+        return packed
+
+    def process_batch(self, tasks: list[DocumentBatch]) -> Iterator[DocumentBatch]:
+        yield self.process(DocumentBatch.concat(tasks))
+
+
 def concatenated(offsets: Positions, length: int) -> Layout:
-    """Documents one behind the other, cut every ``length`` tokens.
+    """Documents joined, cut every ``length`` tokens.
 
     >>> concatenated(np.array([0, 3, 3, 6]), 4).starts.tolist()
     [0, 3, 4]
@@ -200,12 +272,6 @@ def _flat(column: pa.ChunkedArray, name: str) -> tuple[Positions, NDArray[np.int
     lists = column.cast(pa.large_list(pa.int32())).combine_chunks()
     lengths = lists.value_lengths().fill_null(0).to_numpy()
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), lists.flatten().to_numpy()
-
-
-def _cut_documents(offsets: Positions, layout: Layout) -> int:
-    """How many documents are in more than one piece."""
-    document = np.searchsorted(offsets, layout.starts, side="right")
-    return int((np.bincount(document) > 1).sum()) if len(document) else 0
 
 
 def _ranges(starts: Positions, lengths: Positions) -> Positions:

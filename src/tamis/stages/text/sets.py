@@ -76,6 +76,14 @@ class _FilterSet(CompositeStage[DocumentBatch, DocumentBatch]):
     text_field: str = "text"
     score_fields: bool = False
 
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """Apply the set to one batch."""
+        for stage in self.unfold():
+            made = stage.process(task)
+            assert isinstance(made, DocumentBatch)
+            task = made
+        return task
+
     def _keep(self, filters: Sequence[DocumentFilter], name: str) -> ProcessingStage[Any, Any]:
         """The stage that applies filters, one after the other."""
         fields: list[str | None] | None = [filter_.name for filter_ in filters] if self.score_fields else None

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tamis.errors import DataError
 from tamis.models.tokenizers import Tokenizer, load_tokenizer
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
-from tamis.stages.text.forms import read_column, text_values
+from tamis.stages.column_values import read_column, text_values
 from tamis.tasks import DocumentBatch
 
 __all__ = ["TokenCount", "Tokenize", "require_eos"]
@@ -73,6 +73,11 @@ class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
             transformers_init_kwargs=self.transformers_init_kwargs,
         )
 
+    def _set_up_if_needed(self) -> None:
+        """A run calls :meth:`setup`; a direct call of :meth:`process` works without it."""
+        if not hasattr(self, "_tokenizer"):
+            self.setup()
+
     def _texts(self, task: DocumentBatch) -> pa.ChunkedArray:
         return text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
 
@@ -103,11 +108,12 @@ class TokenCount(TokenizingStage):
         return ["data"], [self.count_field]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
+        self._set_up_if_needed()
         counts = self._tokenizer.count_tokens(
             self._texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
         )
         self.log_metric("tokens", int(counts.sum()))
-        return task.with_table(_with_column(task.data, self.count_field, pa.array(counts)))
+        return task.with_column(self.count_field, pa.array(counts))
 
 
 @dataclass(repr=False)
@@ -144,13 +150,14 @@ class Tokenize(TokenizingStage):
         self._eos = require_eos(self._tokenizer, f"{self.name}(append_eos=True)") if self.append_eos else None
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
+        self._set_up_if_needed()
         tokens = self._tokenizer.encode_column(
             self._texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
         )
         if self._eos is not None:
             tokens = with_last(tokens, self._eos)
         self.log_metric("tokens", len(tokens.values))
-        return task.with_table(_with_column(task.data, self.tokens_field, tokens))
+        return task.with_column(self.tokens_field, tokens)
 
     def _load(self) -> Tokenizer:
         return load_tokenizer(
@@ -189,9 +196,3 @@ def with_last(tokens: pa.LargeListArray, token: int) -> pa.LargeListArray:
     offsets = tokens.offsets.to_numpy()
     values = np.insert(tokens.values.to_numpy(), offsets[1:], token)
     return pa.LargeListArray.from_arrays(pa.array(offsets + np.arange(len(offsets))), pa.array(values))
-
-
-def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, values)
-    return table.append_column(name, values)

@@ -188,7 +188,7 @@ def test_stage_sets_aside_what_cannot_be_had(server: Server, tmp_path: Path) -> 
     assert [Path(p).read_bytes() for p in task.data] == [b"abc"]
     assert task._metadata["source_files"] == task.data
     (bad,) = run.quarantined
-    assert bad["path"] == urls[1]
+    assert bad["source"] == urls[1]
     assert bad["problem"] == "the server says 404 Not Found"
 
 

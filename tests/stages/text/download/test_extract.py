@@ -86,7 +86,7 @@ def test_nothing_is_lost_silently(file: Path) -> None:
     ((row, reason),) = run.dropped
     assert (row["raw"], reason) == ("# two", "a comment")
     (bad,) = run.quarantined
-    assert bad["path"] == str(file)
+    assert bad["source"] == str(file)
     assert bad["problem"] == "record 3 cannot be extracted: ValueError: 3 is no word"
     assert '"raw": "3"' in bad["raw"]
     (stats,) = run.stages

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import PlanError
 from tamis.stages.base import emissions
+from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.io.arguments import check_choice, check_names
 from tamis.stages.io.csv import CsvReader
 from tamis.stages.io.jsonl import JsonlReader
@@ -19,7 +20,6 @@ from tamis.stages.io.parquet import ParquetReader
 from tamis.stages.io.readers import Reader
 from tamis.stages.io.text import TextReader
 from tamis.stages.text.decontamination.ngrams import NgramIndex
-from tamis.stages.text.forms import holds_text, read_column, text_values
 from tamis.tasks import DocumentBatch, FileSlice
 
 __all__ = ["Benchmark", "load_index"]

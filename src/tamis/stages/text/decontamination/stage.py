@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tamis.errors import PlanError
 from tamis.kernels.utf8 import Utf8, continues
 from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.column_values import read_column, text_values
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.destination import Destination
@@ -20,8 +21,8 @@ from tamis.stages.io.encoders import ParquetEncoder
 from tamis.stages.io.paths import absolute
 from tamis.stages.text.decontamination.benchmarks import Benchmark, load_index
 from tamis.stages.text.decontamination.ngrams import Hits, NgramIndex
-from tamis.stages.text.forms import read_column, text_values
-from tamis.tasks import DocumentBatch
+from tamis.tasks import DocumentBatch, RowNames
+from tamis.tasks.storage import format_order
 
 __all__ = ["Decontaminate"]
 
@@ -58,18 +59,18 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         min_piece_chars: With ``"cut"``: a piece with fewer characters goes.
         max_pieces: With ``"cut"``: a document that would be in more pieces goes as a whole.
         report_dir: A directory (or any fsspec address) for a Parquet file per task with matches: ``benchmark``,
-            ``example`` (its row), ``document`` (its id, or its place in the input), ``ngrams`` (how many different ones
-            both have), ``ratio`` (of those of the example). What an earlier run left there stays. None when not given.
+            ``example`` (its row), ``document`` (its id, or the name of its row: file and position), ``ngrams`` (how
+            many different ones both have), ``ratio`` (of those of the example). What an earlier run left there stays.
+            None when not given.
         id_field: The column with the documents' ids, for the report.
 
     >>> import fsspec
     >>> fsspec.filesystem("memory").pipe_file("/quiz.jsonl", b'{"text": "What is the capital of France?"}')
     >>> stage = Decontaminate({"quiz": Benchmark("memory://quiz.jsonl")}, n=4)
-    >>> stage.setup()
     >>> batch = DocumentBatch({"text": ["Tell me: what is the CAPITAL of Peru?", "Hello there."]})
-    >>> drop, kept = stage.process(batch)
-    >>> drop.rows.tolist(), drop.reason, kept.data["text"].to_pylist()
-    ([0], 'contaminated: quiz', ['Hello there.'])
+    >>> kept = stage.process(batch)
+    >>> kept.data["text"].to_pylist(), kept.dropped[0].rows.tolist(), kept.dropped[0].reason
+    (['Hello there.'], [0], 'contaminated: quiz')
     """
 
     benchmarks: dict[str, Benchmark]
@@ -90,6 +91,7 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         if not self.benchmarks or not all(isinstance(b, Benchmark) for b in self.benchmarks.values()):
             raise PlanError('Decontaminate: give benchmarks by name, such as {"gsm8k": Benchmark("gsm8k.jsonl")}')
         check_choice("Decontaminate", "action", self.action, ACTIONS)
+        self.makes_rows = "split" if self.action == "cut" else "same"  # type: ignore[misc]  # of this stage
         if self.n < 1:
             raise PlanError(f"Decontaminate(n={self.n}): must be at least 1")
         if self.min_ratio is not None and not 0 < self.min_ratio <= 1:
@@ -110,25 +112,34 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self._index = load_index(self.benchmarks, self.n)
 
-    def process(self, task: DocumentBatch) -> Iterator[Drop | Publish | DocumentBatch]:
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """The batch without what is contaminated. The report is written by a run, not by this call alone."""
+        return self._clean(task)[0]
+
+    def process_batch(self, tasks: list[DocumentBatch]) -> Iterator[Publish | DocumentBatch]:
+        for task in tasks:
+            cleaned, matches = self._clean(task)
+            if self.report_dir is not None and len(matches):
+                yield self._report(task, matches, self.report_dir)
+            yield cleaned
+
+    def _clean(self, task: DocumentBatch) -> tuple[DocumentBatch, Matches]:
+        """The batch without what is contaminated, and what was found."""
+        if not hasattr(self, "_index"):
+            self.setup()  # as a run does before the first batch
         column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
         matches, spans = self._search(Utf8.from_arrow(column))
         if not len(matches):
-            yield task
-            return
+            return task, matches
         self._count(matches)
-        if self.report_dir is not None:
-            yield self._report(task, matches, self.report_dir)
-        # The benchmark that a row is left out for is the first of those that it matches.
+        # The benchmark that a row is dropped for is the first of those that it matches.
         rows, first = np.unique(matches.documents, return_index=True)
         reasons = self._index.benchmark_of[matches.examples][first]
-        if self.action == "drop":
-            yield from self._drops(task, rows, reasons)
-            keep = np.ones(task.num_items, np.bool_)
-            keep[rows] = False
-            yield task.with_table(task.data.filter(pa.array(keep)))
-        else:
-            yield from self._cut(task, column, rows, reasons, spans)
+        if self.action == "cut":
+            return self._cut(task, column, rows, reasons, spans), matches
+        cleaned = task.select(np.setdiff1d(np.arange(task.num_items), rows))
+        cleaned.dropped += self._drops(task, rows, reasons)
+        return cleaned, matches
 
     def _search(self, texts: Utf8) -> tuple[Matches, dict[int, list[tuple[int, int]]]]:
         """Which documents match which examples, and the bytes of each document that do."""
@@ -160,8 +171,8 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
             documents = read_column(task.data, self.id_field, self.name).take(pa.array(matches.documents))
             ids = documents.cast(pa.large_string())
         else:
-            place = "-".join(map(str, task.order)) or "0"
-            ids = pa.array([f"{place}_{row}" for row in matches.documents.tolist()], pa.large_string())
+            names = task.names or RowNames.numbered(format_order(task.order), task.num_items)
+            ids = pa.array(names.take(matches.documents).to_texts(), pa.large_string())
         table = pa.table(
             {
                 "benchmark": pa.array([index.names[b] for b in index.benchmark_of[matches.examples].tolist()]),
@@ -175,9 +186,11 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         encoder = ParquetEncoder()
         return destination.write(destination.name_for(task), 0, lambda sink: encoder.write(table, sink))
 
-    def _drops(self, task: DocumentBatch, rows: Positions, reasons: Positions) -> Iterator[Drop]:
-        for benchmark in np.unique(reasons):
-            yield Drop(task, rows[reasons == benchmark], f"contaminated: {self._index.names[benchmark]}")
+    def _drops(self, task: DocumentBatch, rows: Positions, reasons: Positions) -> list[Drop]:
+        return [
+            Drop(task, rows[reasons == benchmark], f"contaminated: {self._index.names[benchmark]}")
+            for benchmark in np.unique(reasons)
+        ]
 
     def _cut(
         self,
@@ -186,11 +199,10 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         rows: Positions,
         reasons: Positions,
         spans: dict[int, list[tuple[int, int]]],
-    ) -> Iterator[Drop | DocumentBatch]:
+    ) -> DocumentBatch:
         pieces = {row: self._pieces(column[row].as_py(), spans[row]) for row in rows.tolist()}
         self.log_metric("documents cut", sum(bool(left) for left in pieces.values()))
         gone = np.array([not pieces[row] for row in rows.tolist()], np.bool_)
-        yield from self._drops(task, rows[gone], reasons[gone])
         copies = np.ones(task.num_items, np.int64)
         copies[rows] = [len(pieces[row]) for row in rows.tolist()]
         taken = np.repeat(np.arange(task.num_items), copies)
@@ -199,7 +211,10 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         texts = column.take(pa.array(taken)).combine_chunks()
         changed = pa.array([piece for row in rows.tolist() for piece in pieces[row]], texts.type)
         texts = pa.compute.replace_with_mask(texts, pa.array(is_piece), changed)
-        yield task.with_table(table.set_column(table.column_names.index(self.text_field), self.text_field, texts))
+        table = table.set_column(table.column_names.index(self.text_field), self.text_field, texts)
+        cleaned = task.derived(table, taken)
+        cleaned.dropped += self._drops(task, rows[gone], reasons[gone])
+        return cleaned
 
     def _pieces(self, text: str, spans: list[tuple[int, int]]) -> list[str]:
         """What is left of a text: nothing, if there would be too many pieces."""

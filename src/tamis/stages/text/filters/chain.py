@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
+from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
-from tamis.stages.text.forms import holds_text, name_of, read_column, text_values
+from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
 
 __all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]
@@ -227,7 +228,7 @@ def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
         rows: The rows to work on.
         steps: What to do, each with the position of the stage that it belongs to.
     """
-    answers: dict[int, tuple[Measured, int]] = {}  # by the place of the step
+    measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
     for place, (member, step) in enumerate(steps):
         rows.member = member
         if not len(rows.left):
@@ -235,12 +236,12 @@ def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
         if step.criterion is None:
             step.run(rows)
             continue
-        if place not in answers:
+        if place not in measured_by:
             together = list(_measured_together(steps, place))
             criteria = [criterion for other in together if (criterion := steps[other][1].criterion) is not None]
             found = measure(rows.texts(step.reads), criteria, rows.left)
-            answers.update({other: (found, number) for number, other in enumerate(together)})
-        measured, number = answers[place]
+            measured_by.update({other: (found, number) for number, other in enumerate(together)})
+        measured, number = measured_by[place]
         kept = measured.kept_by(number, rows.left)
         if step.writes is not None:
             # The scores of rows that were dropped before mean nothing; those rows are not in the result.

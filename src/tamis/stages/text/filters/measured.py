@@ -1,4 +1,4 @@
-"""Filters whose scores the kernel knows, and how they are run over texts: all together."""
+"""Filters whose scores the kernel computes: all of them in one pass over the texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tamis.stages.text.filters.base import NOT_NEGATIVE, DocumentFilter, Thresho
 __all__ = ["Criterion", "Measured", "MeasuredFilter", "Ratio", "measure"]
 
 _SLICE_BYTES = 1 << 17
-"""As long as the kernel is not compiled: how much text is worked on before having another look."""
+"""While the kernel is not compiled yet: how much text is scored in Python before the kernel is tried again."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class MeasuredFilter(ThresholdFilter):
 
 @dataclass(frozen=True, eq=False)
 class Criterion:
-    """A filter that texts are put to.
+    """A filter to apply to texts.
 
     Args:
         filter: The filter.
@@ -81,7 +81,7 @@ class Criterion:
 
     @functools.cached_property
     def check(self) -> Check:
-        """The question as the kernel is asked it."""
+        """The criterion in the form that the kernel takes."""
         ratio = self.filter.ratio()
         assert ratio is not None
         parts = (ratio.numerator, ratio.denominator, ratio.empty, ratio.highest)
@@ -90,7 +90,7 @@ class Criterion:
         low, high = self.filter.bounds()
         return Check(*parts, -np.inf if low is None else low, np.inf if high is None else high, self.invert)
 
-    def answer(self, text: str) -> tuple[float, bool]:
+    def apply(self, text: str) -> tuple[float, bool]:
         """The score of a text and whether it is kept, by the filter's own definition."""
         score: Any = self.filter.score_document(text)
         return score, not self.decides or self.filter.keep_document(score) != self.invert
@@ -98,28 +98,28 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of texts that were put to questions one after the other.
+    """The result of applying criteria to texts, one after the other.
 
     Args:
-        questions: The questions.
-        rows: The rows of the table that the texts are, ascending.
-        scores: For each question the scores, of the texts that got as far.
-        failed: For each text, the question it failed; -1 if it failed none.
+        criteria: The criteria.
+        rows: The row of each text in its table, ascending.
+        scores: For each criterion the scores, of the texts that passed all earlier ones.
+        failed: For each text, the number of the criterion that it failed; -1 if it failed none.
     """
 
-    questions: Sequence[Criterion]
+    criteria: Sequence[Criterion]
     rows: NDArray[np.int64]
     scores: NDArray[np.float64]
     failed: NDArray[np.int64]
 
-    def scores_of(self, question: int, rows: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """The scores of some rows that got as far: whole numbers where the filter counts."""
-        scores: NDArray[Any] = self.scores[question] if rows is None else self.scores[question][self._places(rows)]
-        return scores.astype(np.int64) if self.questions[question].check.denominator is None else scores
+    def scores_of(self, criterion: int, rows: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """The scores by one criterion, of some rows that passed all earlier ones: integers where the filter counts."""
+        scores: NDArray[Any] = self.scores[criterion] if rows is None else self.scores[criterion][self._places(rows)]
+        return scores.astype(np.int64) if self.criteria[criterion].check.denominator is None else scores
 
-    def kept_by(self, question: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of some rows that got as far are kept."""
-        kept: NDArray[np.bool_] = self.failed[self._places(rows)] != question
+    def kept_by(self, criterion: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of some rows that passed all earlier criteria pass this one, too."""
+        kept: NDArray[np.bool_] = self.failed[self._places(rows)] != criterion
         return kept
 
     def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -128,17 +128,17 @@ class Measured:
         return np.searchsorted(self.rows, rows)
 
 
-def measure(column: pa.ChunkedArray, questions: Sequence[Criterion], rows: NDArray[np.int64] | None = None) -> Measured:
-    """Put texts to questions, each to those that passed the ones before.
+def measure(column: pa.ChunkedArray, criteria: Sequence[Criterion], rows: NDArray[np.int64] | None = None) -> Measured:
+    """Apply criteria to texts, each to those texts that passed all earlier ones.
 
     Args:
         column: The texts.
-        questions: The questions.
+        criteria: The criteria.
         rows: Which of the texts, ascending; all when not given.
     """
     rows = np.arange(len(column)) if rows is None else rows
-    scores, failed = np.zeros((len(questions), len(rows))), np.empty(len(rows), np.int64)
-    checks = [question.check for question in questions]
+    scores, failed = np.zeros((len(criteria), len(rows))), np.empty(len(rows), np.int64)
+    checks = [criterion.check for criterion in criteria]
     begin = first = 0
     for chunk in column.chunks:
         end = begin + int(np.searchsorted(rows[begin:], first + len(chunk)))
@@ -149,27 +149,27 @@ def measure(column: pa.ChunkedArray, questions: Sequence[Criterion], rows: NDArr
                 scores[:, begin:end], failed[begin:end] = checked.scores, checked.failed
                 begin = end
                 break
-            done = _answer_slice(texts, places, questions, scores[:, begin:end], failed[begin:end])
+            done = _measure_slice(texts, places, criteria, scores[:, begin:end], failed[begin:end])
             begin, places = begin + done, places[done:]
         first += len(chunk)
-    return Measured(questions, rows, scores, failed)
+    return Measured(criteria, rows, scores, failed)
 
 
-def _answer_slice(
+def _measure_slice(
     texts: Utf8,
     rows: NDArray[np.int64],
-    questions: Sequence[Criterion],
+    criteria: Sequence[Criterion],
     scores: NDArray[np.float64],
     failed: NDArray[np.int64],
 ) -> int:
-    """Answer by the plain definitions for some of the texts; gives how many were done."""
+    """Apply the plain definitions to the first of the texts; gives to how many."""
     nbytes = 0
     for i, row in enumerate(rows):
         start, end = texts.offsets[row], texts.offsets[row + 1]
-        text = texts.data[start:end].tobytes().decode()
+        text = texts.data[start:end].tobytes().decode("utf-8", "replace")  # what a file calls text may not be
         failed[i] = -1
-        for number, question in enumerate(questions):
-            scores[number, i], is_kept = question.answer(text)
+        for number, criterion in enumerate(criteria):
+            scores[number, i], is_kept = criterion.apply(text)
             if not is_kept:
                 failed[i] = number
                 break

@@ -173,9 +173,9 @@ class RepeatingTopNGramsFilter(WordFilter):
         return (len(text) - len(text.replace(most_frequent, ""))) / len(text)
 
     def ratio(self) -> Ratio | None:
-        if not self.splits_at_spaces or self.n > measures.MOST_WORDS:
+        if not self.splits_at_spaces:
             return None
-        return Ratio(measures.TOP_NGRAM_CHARACTERS + self.n, measures.CHARACTERS, empty=1.0)
+        return Ratio(measures.top_ngram_characters(self.n), measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
@@ -219,9 +219,9 @@ class RepeatingDuplicateNGramsFilter(WordFilter):
         return characters / len(text) if ngrams else 1.0
 
     def ratio(self) -> Ratio | None:
-        if not self.splits_at_spaces or self.n > measures.MOST_WORDS:
+        if not self.splits_at_spaces:
             return None
-        return Ratio(measures.REPEATED_NGRAM_CHARACTERS + self.n, measures.CHARACTERS, empty=1.0)
+        return Ratio(measures.repeated_ngram_characters(self.n), measures.CHARACTERS, empty=1.0)
 
 
 def _check_n(n: int, filter_name: str) -> None:

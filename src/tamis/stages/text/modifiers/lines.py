@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.stages.base import ProcessingStage
+from tamis.stages.column_values import read_column, text_values
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.words import WordCountFilter
-from tamis.stages.text.forms import read_column, text_values
 from tamis.stages.text.modifiers.line_rules import (
     SPACES,
     Cleaned,
@@ -167,11 +167,10 @@ class CleanLines(ProcessingStage[DocumentBatch, DocumentBatch]):
         max_removed_words_ratio: The highest share of its words that a document may lose, 0 to 1; ``None``: all.
         removed_words_field: The column that share is written to, if it is wanted.
 
-    >>> from tamis.stages.base import emissions
     >>> stage = CleanLines(RefinedWebLineCleaner(), max_removed_words_ratio=0.05)
-    >>> drop, kept = emissions(stage.process(DocumentBatch({"text": ["It is so.", "MENU HERE\\nIt is so."]})))
-    >>> drop.rows.tolist(), drop.reason, kept.data.to_pydict()
-    ([1], 'removed_words > 0.05', {'text': ['It is so.']})
+    >>> kept = stage.process(DocumentBatch({"text": ["It is so.", "MENU HERE\\nIt is so."]}))
+    >>> kept.data.to_pydict(), kept.dropped[0].rows.tolist(), kept.dropped[0].reason
+    ({'text': ['It is so.']}, [1], 'removed_words > 0.05')
     """
 
     releases_gil: ClassVar[bool] = True
@@ -202,7 +201,7 @@ class CleanLines(ProcessingStage[DocumentBatch, DocumentBatch]):
     def text_columns(self) -> list[str]:
         return [self.text_field]
 
-    def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
+    def process(self, task: DocumentBatch) -> DocumentBatch:
         before = read_column(task.data, self.text_field, self.name)
         texts = text_values(before, self.text_field, self.name)
         cleaned = self.modifier.clean(texts)
@@ -210,20 +209,22 @@ class CleanLines(ProcessingStage[DocumentBatch, DocumentBatch]):
             self.log_metric(f"lines_removed_{rule}", int(counts.sum()))
         result = task
         if cleaned.changed.any():
-            place = task.data.column_names.index(self.text_field)
-            result = task.with_table(task.data.set_column(place, self.text_field, cleaned.column.cast(before.type)))
+            result = task.with_column(self.text_field, cleaned.column.cast(before.type))
         if self.max_removed_words_ratio is None and self.removed_words_field is None:
-            yield result
-            return
+            return result
         removed = _removed_words(texts, cleaned)
         if self.removed_words_field is not None:
-            result = result.with_table(_with_column(result.data, self.removed_words_field, pa.array(removed)))
-        most = 1.0 if self.max_removed_words_ratio is None else self.max_removed_words_ratio
+            result = result.with_column(self.removed_words_field, pa.array(removed))
+        if self.max_removed_words_ratio is None:
+            return result
+        most = self.max_removed_words_ratio
         dropped = np.flatnonzero(removed > most)
-        if len(dropped):
-            yield Drop(task, dropped, f"removed_words > {most}", pa.array(removed[dropped]))
-        if len(dropped) < len(removed):
-            yield result.select(np.flatnonzero(removed <= most))
+        if not len(dropped):
+            return result
+        # Documents are dropped as they came in, so that a look at them shows the lines that were removed.
+        kept = result.select(np.flatnonzero(removed <= most))
+        kept.dropped.append(Drop(task, dropped, f"removed_words > {most}", pa.array(removed[dropped])))
+        return kept
 
 
 def _removed_words(before: pa.ChunkedArray, cleaned: Cleaned) -> NDArray[np.float64]:
@@ -234,12 +235,6 @@ def _removed_words(before: pa.ChunkedArray, cleaned: Cleaned) -> NDArray[np.floa
     removed = np.zeros(len(cleaned.changed))
     removed[cleaned.changed] = np.divide(had - has, had, out=np.zeros(len(had)), where=had > 0)
     return removed
-
-
-def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, values)
-    return table.append_column(name, values)
 
 
 def _matching(name: str, pattern: str) -> LineRule:

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tamis.arrays import arrow_array
 from tamis.stages.base import ProcessingStage
-from tamis.stages.text.forms import check_operation, holds_text, name_of, read_column, text_values
+from tamis.stages.column_values import holds_text, read_column, text_values
+from tamis.stages.text.forms import check_operation, name_of
 from tamis.stages.text.modifiers.base import CountingModifier, DocumentModifier
 from tamis.tasks import DocumentBatch
 
@@ -35,8 +36,7 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     A null is left a null. Only a function of several columns is called with ``None``.
 
-    >>> (task,) = [Modify(str.upper).process(DocumentBatch({"text": ["a", None]}))]
-    >>> task.data.to_pydict()
+    >>> Modify(str.upper).process(DocumentBatch({"text": ["a", None]})).data.to_pydict()
     {'text': ['A', None]}
     """
 
@@ -99,7 +99,7 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         table = task.data
         for step in self._steps:
             table = step.run(table, self)
-        return task if table is task.data else task.with_table(table)
+        return task if table is task.data else task.with_same_rows(table)
 
 
 @dataclass(frozen=True)

@@ -154,11 +154,18 @@ def _digits_in(text: str) -> int:
 
 # -- internet addresses ------------------------------------------------------------------------------------------------
 
-# A slash before it makes it a version (Chrome/91.0.44.124), two the host of an address (http://93.184.216.34/).
+# A slash before it makes it a version (Chrome/91.0.44.124), two the host of an address (http://93.184.216.34/). With
+# the ending of a file after it, it is part of a name (93.184.216.34.tar.gz).
+_FILE_ENDINGS = "tar|tgz|zip|gz|xz|bz2|deb|rpm|exe|msi|dmg|jar|whl|apk|dll|so|patch|diff|log|txt|html|pdf"
 _IPV4 = re.compile(
-    rf"[1-9](?<!{_WORD}[1-9])(?<![.+~-][1-9])(?<![^/]/[1-9])[0-9]{{0,2}}(?:\.[0-9]{{1,3}}){{3}}(?!{_WORD}|[+~-]|\.[0-9])"
+    rf"[1-9](?<!{_WORD}[1-9])(?<![.+~-][1-9])(?<![^/]/[1-9])[0-9]{{0,2}}(?:\.[0-9]{{1,3}}){{3}}"
+    rf"(?!{_WORD}|[+~-]|\.[0-9]|\.(?:{_FILE_ENDINGS}){_WORD}*)"
 )
-_BEFORE_A_VERSION = re.compile(r"(?i)(?:version|release|ver|v|rev|revision|section|kernel|firmware)[.:]?\s*\Z")
+_BEFORE_NUMBERING = re.compile(
+    r"(?i)(?:(?:version|release|revision|firmware|kernel|build|section|chapter|clause|annex|appendix|object identifier)"
+    r"|(?<![a-z])(?:v|ver|rev|oid|fig|figure|table|article|paragraph|rule|step))"
+    r"""[\])]?["']?\s?[.:=]?\s*["'(]?\Z|\N{SECTION SIGN}\s*\Z|(?:[<>=]=|<<|>>|~>)\s*\Z"""
+)
 _BEGINNING_OF_LINE = re.compile(r"(?:\A|\n)[ \t]*\Z")
 _COLONS = re.compile(r":(?=[0-9A-Fa-f]{0,4}:)")
 _IPV6 = re.compile(rf"(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{0,4}}(?<![^:]:)(?!{_WORD}|:[0-9A-Fa-f:]|\.[0-9])")
@@ -168,6 +175,7 @@ _IPV6_NEEDLES = Needles.of(
     [*[_HEX] * 3, *_COLON, *_COLON],
 )
 _HIGHEST_OF_A_VERSION = 50
+_OBJECT_IDENTIFIER = re.compile(r"1\.[0-3]\.")  # ISO's arcs: the addresses that begin so are few
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _NO_BEGINNING = re.compile(rf"(?:{_WORD}|[:.])\Z")
 
@@ -190,18 +198,18 @@ def _find_ip(text: str) -> Iterator[Span]:
 
 
 def _is_numbering(text: str, match: re.Match[str]) -> bool:
-    """Whether four numbers are those of a version or of a section."""
-    # Of four small numbers hardly ever an address is made, but many a version.
-    if max(map(int, match[0].split("."))) < _HIGHEST_OF_A_VERSION:
+    """Whether four numbers are those of a version, of a section or of an object identifier (OID)."""
+    # Four small numbers are hardly ever an address, but often a version.
+    if max(map(int, match[0].split("."))) < _HIGHEST_OF_A_VERSION or _OBJECT_IDENTIFIER.match(match[0]):
         return True
     begin = match.start()
     if text.startswith(".", match.end()) and _BEGINNING_OF_LINE.search(text, max(0, begin - 20), begin):
         return True
-    return _BEFORE_A_VERSION.search(text, max(0, begin - 12), begin) is not None
+    return _BEFORE_NUMBERING.search(text, max(0, begin - 24), begin) is not None
 
 
 def _is_public(address: str) -> bool:
-    """Whether this is an address, and not of a private, local or reserved network, which is nobody's."""
+    """Whether this is an address, and not one of a private, local or reserved network."""
     try:
         known = ipaddress.ip_address(address)
     except ValueError:
@@ -366,8 +374,24 @@ def _find_secret(text: str) -> Iterator[Span]:
     for match in _ASSIGNED.finditer(text):
         value = match[1]
         has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-        if has_both and _bits_per_character(value) >= _LEAST_BITS:
+        if has_both and _bits_per_character(value) >= _LEAST_BITS and not _is_name(value):
             yield match.span(1)
+
+
+_WORD_IN_A_NAME = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
+_UNPRONOUNCEABLE = re.compile(r"(?i)[^aeiouy]{5}|\A[^aeiouy]*\Z|[aeiouy]{4}")
+_LETTER_AFTER_NUMERAL = re.compile(r"[0-9][A-Za-z]")
+_PATH = re.compile(r"(?:~|\.{1,2})?/\.?[a-z]+[/.-]")
+
+
+def _is_name(value: str) -> bool:
+    """Whether a value is made of words: an identifier (``rfc3161.TimeStampToken``) or a path, not random characters."""
+    if _PATH.match(value):
+        return True
+    words = [word for word in _WORD_IN_A_NAME.findall(value) if not _UNPRONOUNCEABLE.search(word)]
+    is_mostly_words = sum(map(len, words)) >= 0.7 * sum(map(str.isalpha, value))
+    # In names, numerals end a word (sha256); in random characters they stand anywhere.
+    return is_mostly_words and len(_LETTER_AFTER_NUMERAL.findall(value)) <= 1
 
 
 def _bits_per_character(text: str) -> float:

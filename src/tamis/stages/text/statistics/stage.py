@@ -17,13 +17,14 @@ from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.scripts import dominant_scripts
 from tamis.models.language import built_in_languages, load_language_model
 from tamis.stages.base import ProcessingStage, WorkerMetadata
+from tamis.stages.column_values import holds_text, read_column, text_values
+from tamis.stages.mixing.row_keys import name_keys, scrambled
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
-from tamis.stages.text.forms import holds_text, read_column, text_values
-from tamis.stages.text.statistics.document_keys import FILE, PLACES, ROW, START, document_keys
 from tamis.stages.text.statistics.measures import BYTES, bin_of, default_filters, is_share, length_filters
 from tamis.stages.text.statistics.summary import MAX_COLUMNS, TextSummary
 from tamis.stages.text.statistics.websites import linked_sites, site_of
-from tamis.tasks import DocumentBatch
+from tamis.tasks import DocumentBatch, RowNames
+from tamis.tasks.storage import format_order
 
 __all__ = ["EXCERPT_CHARACTERS", "TextStatistics"]
 
@@ -71,8 +72,8 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
     releases_gil: ClassVar[bool] = True
     makes_rows = "new"
 
-    # What no later document can change: of those seen by this worker, the largest of the smallest numbers. It keeps
-    # back what would be left out anyway, so the summary of all documents is the same whoever worked on which.
+    # The smallest numbers that this worker has seen: a document with a larger one is left out of the summary of all
+    # documents anyway. So that summary is the same however the documents are spread over workers.
     _keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), init=False, compare=False)
     _hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64), init=False, compare=False)
 
@@ -86,10 +87,10 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         chosen = self.chosen_filters
         for one in chosen:
             if not isinstance(one, MeasuredFilter) or not one.scores_columns or not one.decides_by_bounds:
-                raise ValueError(f"TextStatistics(filters=...): {one!r} is no filter that the kernel knows")
+                raise ValueError(f"TextStatistics(filters=...): the kernel cannot score {one!r}")
         names = [one.name for one in chosen]
         if len(set(names)) < len(names):
-            raise ValueError(f"TextStatistics(filters=...): two have the same name, of {', '.join(names)}")
+            raise ValueError(f"TextStatistics(filters=...): two filters have the same name: {', '.join(names)}")
         if self.languages:
             built_in_languages()  # says which package is missing before anything runs
 
@@ -114,26 +115,31 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         self._keys, self._hashes = np.zeros(0, np.uint64), np.zeros(0, np.uint64)
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        return task.with_table(self.summarize(task).to_table())
+        summary = self.summarize(task).to_table()
+        return task.with_table(summary).named(
+            RowNames.numbered(f"{self.name} {format_order(task.order)}", len(summary))
+        )
 
     def summarize(self, batch: DocumentBatch) -> TextSummary:
         """The summary of one batch."""
+        names = batch.names or RowNames.numbered(format_order(batch.order), batch.num_items)
         given = read_column(batch.data, self.text_field, self.name)
         if not holds_text(given.type) and not pa.types.is_null(given.type):
             raise DataError(
                 f"the column {self.text_field!r} holds {given.type}, not text",
-                path=_first_file(batch),
+                path=names.sources[0],
                 hint=f"Columns with text: {', '.join(_text_columns(batch.data)) or 'none'}.",
             )
         texts = text_values(given, self.text_field, self.name)
         hashes = hash_text_128(pc.fill_null(texts, ""))[:, 0].copy()
-        keys, table = document_keys(batch, hashes), batch.data
+        # By these, documents are chosen at random: they follow from the texts and from the names of the rows.
+        keys, table = scrambled(hashes ^ name_keys(names, "TextStatistics", 0)), batch.data
         columns = _columns(table)
         read = table.num_rows
         if self.fraction < 1:
             chosen = _as_shares(keys) < self.fraction
             table, texts = table.filter(pa.array(chosen)), texts.filter(pa.array(chosen))
-            hashes, keys = hashes[chosen], keys[chosen]
+            hashes, keys, names = hashes[chosen], keys[chosen], names.take(np.flatnonzero(chosen))
         filters = [*length_filters(), *self.chosen_filters]
         measured = measure(texts, [Criterion(one, decides=False) for one in filters])
         nbytes = np.asarray(pc.fill_null(pc.binary_length(texts), 0)).astype(np.int64)
@@ -151,7 +157,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
             histogram=_histogram(measured, nbytes),
             decisions=self._decisions(measured),
             hashes=self._smallest_hashes(hashes),
-            sample=self._sample(table, texts, keys, nbytes, measured),
+            sample=self._sample(table, texts, names, keys, nbytes, measured),
             max_hashes=self.max_hashes,
             max_sample=self.max_sample,
         )
@@ -178,6 +184,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         self,
         table: pa.Table,
         texts: pa.ChunkedArray,
+        names: RowNames,
         keys: NDArray[np.uint64],
         nbytes: NDArray[np.int64],
         measured: Measured,
@@ -191,19 +198,15 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         chosen = pa.array(rows)
         some = pc.fill_null(texts.take(chosen), "")
         beginnings = pc.utf8_slice_codeunits(some, 0, _LOOKED_AT_CHARACTERS)
-        columns: dict[str, Any] = {"key": keys[rows], **self._places(table, chosen), BYTES: nbytes[rows]}
-        for number, question in enumerate(measured.questions):
-            columns[question.filter.name] = measured.scores[number][rows]
+        columns: dict[str, Any] = {"key": keys[rows], **_name_columns(names.take(rows)), BYTES: nbytes[rows]}
+        for number, criterion in enumerate(measured.criteria):
+            columns[criterion.filter.name] = measured.scores[number][rows]
         columns["language"] = self._language(beginnings)
         columns["script"] = pl.Series(dominant_scripts(beginnings)[0].to_pylist(), dtype=pl.String)
         columns["site"] = self._site(table, chosen)
         columns["links"] = linked_sites(some).cast(pl.List(pl.String))
         columns["excerpt"] = pl.Series(pl.from_arrow(pc.utf8_slice_codeunits(some, 0, EXCERPT_CHARACTERS)))
         return pl.DataFrame(columns)
-
-    def _places(self, table: pa.Table, chosen: pa.Array) -> dict[str, pl.Series]:
-        kinds: dict[str, Any] = {FILE: pl.String, START: pl.Int64, ROW: pl.Int64}
-        return {column.removeprefix("_tamis_"): _taken(table, column, chosen, kind) for column, kind in kinds.items()}
 
     def _language(self, texts: pa.ChunkedArray) -> pl.Series:
         if not self.languages:
@@ -220,9 +223,9 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 def _histogram(measured: Measured, nbytes: NDArray[np.int64]) -> pl.DataFrame:
     scores = [(BYTES, nbytes.astype(np.float64), False)]
-    for number, question in enumerate(measured.questions):
-        name = question.filter.name
-        scores.append((name, measured.scores[number], is_share(question.filter)))
+    for number, criterion in enumerate(measured.criteria):
+        name = criterion.filter.name
+        scores.append((name, measured.scores[number], is_share(criterion.filter)))
     parts = []
     for name, values, share in scores:
         bins, counts = np.unique(bin_of(values, share), return_counts=True)
@@ -238,9 +241,7 @@ _BINS: dict[str, Any] = {"measure": pl.String, "bin": pl.Int64, "documents": pl.
 
 
 def _columns(table: pa.Table) -> pl.DataFrame:
-    seen = [
-        (f.name, str(f.type), table.column(i).null_count) for i, f in enumerate(table.schema) if f.name not in PLACES
-    ]
+    seen = [(f.name, str(f.type), table.column(i).null_count) for i, f in enumerate(table.schema)]
     columns = {
         "name": [name for name, _, _ in seen],
         "type": [kind for _, kind, _ in seen],
@@ -251,10 +252,14 @@ def _columns(table: pa.Table) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=schema).sort("name", "type").head(MAX_COLUMNS)
 
 
-def _taken(table: pa.Table, column: str, chosen: pa.Array, kind: Any) -> pl.Series:
-    if column not in table.column_names:
-        return pl.Series([None] * len(chosen), dtype=kind)
-    return pl.Series(pl.from_arrow(table.column(column).take(chosen))).cast(kind)
+def _name_columns(names: RowNames) -> dict[str, pl.Series]:
+    """The names of rows as columns of the sample."""
+    parts = pa.nulls(len(names), pa.string()) if names.parts is None else names.parts
+    return {
+        "source": pl.Series(pl.from_arrow(names.source_column())).cast(pl.String),
+        "position": pl.Series(names.positions, dtype=pl.Int64),
+        "part": pl.Series(pl.from_arrow(parts)).cast(pl.String),
+    }
 
 
 def _as_shares(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -262,9 +267,5 @@ def _as_shares(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _first_file(batch: DocumentBatch) -> str:
-    return str(batch.data.column(FILE)[0]) if FILE in batch.data.column_names and batch.num_items else ""
-
-
 def _text_columns(table: pa.Table) -> list[str]:
-    return [f.name for f in table.schema if holds_text(f.type) and f.name not in PLACES]
+    return [f.name for f in table.schema if holds_text(f.type)]

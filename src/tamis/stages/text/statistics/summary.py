@@ -26,7 +26,7 @@ _PARTS: Final = {
     "histogram": ["measure", "bin"],
     "decisions": ["filter"],
     "hashes": ["hash"],
-    "sample": ["key", "file", "start", "row"],
+    "sample": ["key", "source", "position", "part"],
 }
 """The tables, and the columns that tell their rows apart; the others are counts, but for those of the sample."""
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from tamis.models.tokenizers import Tokenizer, load_tokenizer
 from tamis.stages.base import CompositeStage, NodeInfo, ProcessingStage, WorkerMetadata
+from tamis.stages.column_values import read_column, text_values
 from tamis.stages.emit import Publish
 from tamis.stages.io.destination import Destination
 from tamis.stages.io.encoders import Encoder
 from tamis.stages.io.megatron import token_type, write_index
 from tamis.stages.io.paths import absolute
 from tamis.stages.io.sink import FileSink
-from tamis.stages.text.forms import read_column, text_values
 from tamis.stages.text.tokenization import check_tokenizing, require_eos, with_last
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 

@@ -1,0 +1,244 @@
+"""The books of a run: what every task came to is counted, recorded and published here, whichever engine did the work.
+
+The coordinator and the driver of external engines decide what is done when; both report it to one bookkeeper.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tamis.backends.contracts import FailurePolicy, Journal, Watcher
+from tamis.backends.payload import Envelope, decode_payload, release_payload
+from tamis.backends.runner import Failure, Outcome, quarantine_file
+from tamis.errors import StageError, TamisError, WorkerDiedError
+from tamis.plan import END, Group, Plan
+from tamis.runs.set_aside import DATA, SetAsideTask
+from tamis.runs.stats import StageStats
+from tamis.tasks import FileGroup, Task
+from tamis.tasks.storage import format_order
+
+__all__ = ["ALWAYS_RAISE", "Bookkeeper", "setup_error", "stage_error"]
+
+ALWAYS_RAISE = FailurePolicy("raise", "raise")
+
+
+class Bookkeeper:
+    """Counts, records and publishes what the tasks of a run came to.
+
+    Args:
+        plan: The plan.
+        journal: Where finished work is recorded and published.
+        quarantine: The directory for tasks that are set aside; without one, a failure always ends the run.
+        watcher: Receives messages for the user.
+
+    Attributes:
+        stats: The counts of each stage, in the order of the plan.
+        weight_fed: Bytes of input that the sources have listed.
+        weight_done: Bytes of input that have been processed.
+    """
+
+    def __init__(self, plan: Plan, journal: Journal, quarantine: str = "", watcher: Watcher | None = None) -> None:
+        self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
+        self.weight_fed = self.weight_done = 0
+        self._plan, self._journal, self._quarantine, self._watcher = plan, journal, quarantine, watcher
+        self._from_source = [_is_from_source(plan, g) for g in plan.groups]
+        self._writes = [has_sink(plan, g) for g in plan.groups]
+        self._done: Counter[int] = Counter()  # tasks by group
+        self._set_aside: Counter[int] = Counter()
+        self._first_problem = ""
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def fed(self, group: Group, task: Task[Any]) -> None:
+        """A source has listed a task, or the first stage is given one."""
+        if not group.inputs:
+            self.weight_fed += task.weight
+        if group.is_source:
+            stats = self.stats[group.entry]
+            stats.tasks_out += 1
+            stats.rows_out += task.num_items
+
+    def succeeded(self, group: Group, batch: Sequence[Envelope], outcome: Outcome) -> None:
+        """A batch is done: count it, record it, publish its files. Where its outputs go is up to the caller."""
+        for vertex, stats in outcome.stats.items():
+            self.stats[vertex].add(stats)
+        name = self._plan.vertices[group.entry].name
+        self._journal.record(name, [e.task_id for e in batch], outcome.published, outcome.drops)
+        if self._writes[group.index] and any(e.vertex != END for e in outcome.outputs):
+            self._journal.flush()  # the outputs name files, which the next stage must find under these names
+        self._done[group.index] += len(batch)
+        if self._from_source[group.index]:
+            self.weight_done += sum(e.weight for e in batch)
+
+    def output(self, envelope: Envelope) -> None:
+        """A task has reached the end of the pipeline."""
+        self._journal.output(envelope)
+
+    def retried(self, group: Group, times: int = 1) -> None:
+        """A batch is tried again, or was."""
+        self.stats[group.entry].retries += times
+
+    def failed(
+        self,
+        group: Group,
+        batch: Sequence[Envelope],
+        failure: Failure,
+        attempts: int,
+        policy: FailurePolicy,
+        store: Callable[[Envelope, str], None],
+    ) -> None:
+        """A batch has failed for good. This is the one place that decides what happens then.
+
+        Args:
+            group: The group that had it.
+            batch: Its tasks.
+            failure: Why.
+            attempts: How often it was tried.
+            policy: Whether to raise or to set it aside.
+            store: Writes the data of a task to a file.
+        """
+        if policy.action(failure) == "raise" or not self._quarantine:
+            raise stage_error(batch, failure, attempts)
+        os.makedirs(self._quarantine, exist_ok=True)
+        for envelope in batch:
+            record = quarantine_file(self._quarantine, failure.stage, envelope.task_id)
+            aside = SetAsideTask(
+                stage=failure.stage,
+                first_stage=self._plan.vertices[group.entry].name,
+                task=envelope.task_id,
+                place=format_order(envelope.order),
+                rows=envelope.rows,
+                files=source_files(envelope),
+                error="WorkerDied" if failure.died else failure.kind,
+                message=failure.error,
+                traceback=failure.frames,
+                attempts=attempts,
+                data=os.path.basename(record).removesuffix(".jsonl") + DATA,
+                directory=self._quarantine,
+            )
+            store(envelope, os.path.join(self._quarantine, aside.data))
+            aside.write()
+        rows = self._count_set_aside(group, batch, failure)
+        self._first_problem = self._first_problem or f"stage {failure.stage!r}: {failure.error}"
+        places = ", ".join(format_order(e.order) for e in batch[:3])
+        shown = "an unknown number of rows" if rows is None else "1 row" if rows == 1 else f"{rows} rows"
+        task = f"task {places}{_shown_files(source_files(batch[0]))}"
+        self.tell(f"stage {failure.stage!r}: {task}, {shown}, is set aside in {self._quarantine}: {failure.error}")
+
+    def discard(self, outcome: Outcome) -> None:
+        """Remove what an attempt made that does not count: its files and its outputs."""
+        self.repeated(outcome)
+        for envelope in outcome.outputs:
+            release_payload(envelope.payload)
+
+    def repeated(self, outcome: Outcome) -> None:
+        """A batch that was booked before was done again for the sake of its outputs: remove its files only."""
+        self._journal.discard(outcome.published)
+
+    # -- the run -------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Wait until everything booked so far is durable and published."""
+        self._journal.flush()
+
+    def finish(self) -> None:
+        """The run has come to its end. If every task was set aside, it has failed."""
+        self._journal.flush()
+        last = [g.index for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g)]
+        lost = [index for index, count in self._set_aside.items() if count and not self._done[index]]
+        if lost and not any(self._done[index] for index in last):
+            count = sum(self._set_aside[index] for index in lost)
+            tasks = f"all {count} tasks were" if count > 1 else "the only task was"
+            raise StageError(
+                f"{tasks} set aside, so the run has no result. {self._quarantine} has the data and the causes; the "
+                f"first one: {self._first_problem}"
+            )
+
+    def fraction(self, total: int | None) -> float | None:
+        """The share of the input that has been processed, 0 to 1.
+
+        Args:
+            total: The size of the input in bytes, where it is known.
+        """
+        return min(1.0, self.weight_done / total) if total else None
+
+    def tell(self, text: str) -> None:
+        """Show a message to the user."""
+        if self._watcher:
+            self._watcher.message(text)
+
+    def _count_set_aside(self, group: Group, batch: Sequence[Envelope], failure: Failure) -> int | None:
+        """Count a batch that is set aside, at the stage that failed; returns its rows if they are known."""
+        entry = self.stats[group.entry]
+        failed = next((self.stats[v] for v in group.vertices if self._plan.vertices[v].name == failure.stage), entry)
+        counts = [e.rows for e in batch if e.rows is not None]
+        self._set_aside[group.index] += len(batch)
+        entry.tasks_in += len(batch)
+        entry.rows_in += sum(counts)
+        failed.quarantined += sum(counts)
+        failed.tasks_set_aside += len(batch)
+        failed.tasks_uncounted += len(batch) - len(counts)
+        return sum(counts) if len(counts) == len(batch) else None
+
+
+def stage_error(batch: Sequence[Envelope], failure: Failure, attempts: int) -> Exception:
+    """The error of a run that a failed batch ends."""
+    tried = "" if attempts == 1 else f", tried {attempts} times"
+    of_files = _shown_files(source_files(batch[0]))
+    where = f"stage {failure.stage!r}, task {format_order(batch[0].order)}{of_files}{tried}"
+    return _error(failure, where, f"{where}: {failure.error}")
+
+
+def setup_error(failure: Failure, attempts: int) -> Exception:
+    """The error of a run with a stage that cannot be set up."""
+    where = f"setup() of stage {failure.stage!r}"
+    message = f"stage {failure.stage!r} could not be set up, tried in {attempts} workers in a row: {failure.error}"
+    return _error(failure, where, message)
+
+
+def _error(failure: Failure, where: str, message: str) -> Exception:
+    """The exception itself if it is one of ours, with a note that says where; else one with this message."""
+    if isinstance(failure.exception, TamisError):
+        failure.exception.add_note(f"  in {where}")
+        return failure.exception
+    error = (WorkerDiedError if failure.died else StageError)(message)
+    if failure.frames:
+        error.add_note(failure.frames.rstrip())
+    return error
+
+
+def source_files(envelope: Envelope) -> list[str]:
+    """The input files, where the task is a group of files, or is known to be made of one."""
+    while envelope.maker is not None:
+        envelope = envelope.maker.batch[0]
+    if envelope.nbytes > 2**20 or not isinstance(envelope.payload, FileGroup | bytes):
+        return []
+    task = decode_payload(envelope.payload)
+    return [str(path) for path in task.data] if isinstance(task, FileGroup) else []
+
+
+def _shown_files(files: list[str]) -> str:
+    if not files:
+        return ""
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return f" ({files[0]}{more})"
+
+
+def _is_from_source(plan: Plan, group: Group) -> bool:
+    """Whether all input of a group comes straight from sources that read the pipeline's own input."""
+    before = [plan.groups[i] for i in group.inputs]
+    return all(g.is_source and not g.inputs for g in before)
+
+
+def has_sink(plan: Plan, group: Group) -> bool:
+    """Whether a stage of the group writes output files."""
+    return any(plan.vertices[v].stage.is_sink_stage for v in group.vertices)
+
+
+def _leads_out(plan: Plan, group: Group) -> bool:
+    """Whether the pipeline may end after a group."""
+    edges = [plan.vertices[v].edges for v in group.vertices]
+    return has_sink(plan, group) or any(not ways or END in ways.values() for ways in edges)

@@ -1,0 +1,179 @@
+"""Checks what a native kernel is called with, by a description of its parameters.
+
+A kernel works on addresses. Called with an array of the wrong type, a short one or one with gaps, it would read or
+write memory that is not its own. So every call is checked first, which takes a few microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Argument", "Array", "Arrays", "Number", "Signature"]
+
+Argument: TypeAlias = "NDArray[Any] | int | Sequence[NDArray[Any] | None]"
+
+_NUMBER_LIMIT = 1 << 63
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number from 0 to 2 ** 63 - 1."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A contiguous NumPy array.
+
+    Args:
+        dtype: The type of its elements: ``"uint8"``, ``"int64"``, ``"uint64"`` or ``"float64"``.
+        length: How many elements it has at least: an expression in the parameters of the kernel.
+        is_written: Whether the kernel writes to it.
+    """
+
+    dtype: str
+    length: str
+    is_written: bool = False
+
+
+@dataclass(frozen=True)
+class Arrays(Array):
+    """A sequence of such arrays, of which the kernel gets the addresses, 0 for ``None``.
+
+    Args:
+        count: How many arrays there are: an expression in the parameters of the kernel.
+        is_optional: Whether ``None`` may stand in the place of an array.
+    """
+
+    count: str = "1"
+    is_optional: bool = False
+
+
+Parameter: TypeAlias = Number | Array | Arrays
+
+
+class Signature:
+    """The parameters of a kernel by name, in order, and what must hold between them.
+
+    Args:
+        conditions: On the values, as expressions in the parameters; checked after types and lengths.
+        helpers: Functions that the expressions may use beside the parameters.
+        parameters: What each parameter is.
+
+    >>> signature = Signature(text=Array("uint8", "size"), size=Number())
+    >>> signature.check("demo", (np.zeros(3, np.uint8), 4))
+    Traceback (most recent call last):
+    ...
+    ValueError: kernel 'demo': text has 3 elements and needs 4 (size)
+    """
+
+    def __init__(
+        self, conditions: Sequence[str] = (), helpers: dict[str, Any] | None = None, **parameters: Parameter
+    ) -> None:
+        self.parameters = parameters
+        self._conditions = tuple(conditions)
+        self._items = [
+            (place, name, parameter, np.dtype(parameter.dtype) if isinstance(parameter, Array) else None)
+            for place, (name, parameter) in enumerate(parameters.items())
+        ]
+        lengths = [item.length if isinstance(item, Array) else "0" for item in parameters.values()]
+        counts = [item.count if isinstance(item, Arrays) else "0" for item in parameters.values()]
+        self._lengths, self._counts, self._holds = (
+            self._compiled(expressions, helpers or {}) for expressions in (lengths, counts, self._conditions)
+        )
+
+    def check(self, kernel: str, arguments: Sequence[Argument]) -> tuple[list[int], list[NDArray[np.int64]]]:
+        """The numbers and addresses to call a kernel with, and the tables of addresses among what they point to.
+
+        The caller keeps the arguments and the tables alive while the kernel runs.
+
+        Args:
+            kernel: Its name, for messages.
+            arguments: What it was called with.
+        """
+        where = f"kernel {kernel!r}"
+        if len(arguments) != len(self._items):
+            raise TypeError(f"{where} takes {len(self._items)} arguments, not {len(arguments)}")
+        passed: list[int] = []
+        tables: list[NDArray[np.int64]] = []
+        for place, name, parameter, dtype in self._items:
+            argument = arguments[place]
+            if dtype is None:
+                passed.append(_number(where, name, argument))
+            elif isinstance(parameter, Arrays):
+                tables.append(_addresses(where, name, parameter, dtype, argument))
+                passed.append(_address_of(tables[-1]))
+            else:
+                assert isinstance(parameter, Array)
+                passed.append(_address(where, name, parameter, dtype, argument))
+        self._check_lengths(where, arguments)
+        for condition, holds in zip(self._conditions, self._holds(*arguments), strict=True):
+            if not holds:
+                raise ValueError(f"{where}: the condition {condition} does not hold")
+        return passed, tables
+
+    def _check_lengths(self, where: str, arguments: Sequence[Argument]) -> None:
+        try:
+            lengths, counts = self._lengths(*arguments), self._counts(*arguments)
+        except IndexError as error:  # an array that tells how long another one must be is itself too short
+            raise ValueError(f"{where}: an array is too short: {error}") from error
+        for place, name, parameter, dtype in self._items:
+            if dtype is None:
+                continue
+            assert isinstance(parameter, Array)
+            given: Any = arguments[place]
+            if isinstance(parameter, Arrays):
+                if len(given) != counts[place]:
+                    raise ValueError(f"{where}: {name} has {len(given)} arrays and needs {counts[place]}")
+                elements = min((array.size for array in given if array is not None), default=lengths[place])
+            else:
+                elements = given.size
+            if elements < lengths[place]:
+                needed = f"{lengths[place]} ({parameter.length})"
+                raise ValueError(f"{where}: {name} has {elements} elements and needs {needed}")
+
+    def _compiled(self, expressions: Sequence[str], helpers: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
+        """A function of all arguments that gives the values of some expressions."""
+        source = f"lambda {', '.join(self.parameters)}: ({''.join(f'{each}, ' for each in expressions)})"
+        compiled: Callable[..., tuple[Any, ...]] = eval(source, dict(helpers))
+        return compiled
+
+
+def _number(where: str, name: str, argument: Any) -> int:
+    if not isinstance(argument, int | np.integer):
+        raise TypeError(f"{where}: {name} must be a whole number, not {_kind(argument)}")
+    if not 0 <= argument < _NUMBER_LIMIT:
+        raise ValueError(f"{where}: {name} = {argument} is not between 0 and {_NUMBER_LIMIT - 1}")
+    return int(argument)
+
+
+def _addresses(where: str, name: str, parameter: Arrays, dtype: np.dtype[Any], arguments: Any) -> NDArray[np.int64]:
+    if not isinstance(arguments, list | tuple):
+        raise TypeError(f"{where}: {name} must be a list of arrays, not {_kind(arguments)}")
+    is_missing = parameter.is_optional
+    found = [0 if each is None and is_missing else _address(where, name, parameter, dtype, each) for each in arguments]
+    return np.array(found, np.int64)
+
+
+def _address(where: str, name: str, parameter: Array, dtype: np.dtype[Any], argument: Any) -> int:
+    if not isinstance(argument, np.ndarray) or argument.dtype != dtype:
+        raise TypeError(f"{where}: {name} must be an array of {dtype}, not {_kind(argument)}")
+    flags = argument.flags
+    if not flags.c_contiguous:
+        raise ValueError(f"{where}: {name} must be a contiguous array")
+    if parameter.is_written and not flags.writeable:
+        raise ValueError(f"{where}: {name} is read-only, but the kernel writes to it")
+    return _address_of(argument)
+
+
+def _address_of(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _kind(argument: Any) -> str:
+    return f"one of {argument.dtype}" if isinstance(argument, np.ndarray) else type(argument).__name__

@@ -1,0 +1,280 @@
+"""The journal of a run: finished work becomes durable, then its files get their final names.
+
+Each task costs the driver an entry in a list. A thread of the journal commits the entries of a short while together:
+
+1. the data of the output files is forced to disk, by several threads, from the moment a file is recorded;
+2. the drop ledgers of the tasks become one Parquet file;
+3. the records are appended to the ledger, with one ``fsync``: from here on the work counts;
+4. the files get their final names, and output tasks are listed in ``outputs.jsonl``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tamis.errors import PublishError
+from tamis.runs.directory import RunDirectory, StoredOutput
+from tamis.runs.ledger import Ledger
+from tamis.stages.emit import Publish
+from tamis.stages.io.paths import base_name, is_local, publish, remove_unpublished, sync
+from tamis.tasks.storage import pickled, temporary_beside
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["COMMIT_S", "MAX_LISTED", "RunJournal"]
+
+COMMIT_S = 0.25
+"""Seconds between two commits. This is how long finished work may stay without its final name."""
+
+MAX_PENDING = 2000
+"""Records that are committed earlier than that."""
+
+MAX_PENDING_BYTES = 64 * 2**20
+"""Bytes of drop ledgers in memory that are committed earlier than that."""
+
+THREADS = 8
+"""Files that are forced to disk, or renamed on a remote file system, at the same time."""
+
+MAX_LISTED = 1000
+"""How many output files ``run.json`` names."""
+
+_LOG = logging.getLogger("tamis")
+
+
+@dataclass
+class _Commit:
+    """What is made durable together."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    published: list[Publish] = field(default_factory=list)
+    syncing: list[Future[None]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    drops: list[pa.Table] = field(default_factory=list)
+    drop_bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.outputs)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.records) >= MAX_PENDING or self.drop_bytes >= MAX_PENDING_BYTES
+
+
+class RunJournal:
+    """Records finished work and publishes its files.
+
+    All methods are called from one thread, the driver's. What went wrong in a commit is raised by the next
+    :meth:`record` or :meth:`flush`.
+
+    Args:
+        directory: The run's directory.
+        commit_s: Seconds between two commits.
+    """
+
+    def __init__(self, directory: RunDirectory, commit_s: float = COMMIT_S) -> None:
+        self._directory, self._commit_s = directory, commit_s
+        self._ledger = Ledger(directory.ledger)
+        self._output_log = Path(directory.path, "outputs.jsonl").open("a", encoding="utf-8")  # noqa: SIM115 - held open
+        self._drop_files = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Condition()
+        # Guarded by the condition:
+        self._pending = _Commit()
+        self._committing = self._hurry = self._closed = False
+        self._error: Exception | None = None
+        self.outputs = 0
+        """Tasks that reached the end of the pipeline."""
+        self.files: list[dict[str, Any]] = []
+        """The first :data:`MAX_LISTED` output files."""
+        self.file_count = self.file_rows = self.file_bytes = 0
+
+    # -- what the driver calls ---------------------------------------------------------------------------------------
+
+    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: pa.Table | None = None) -> None:
+        """Record that a stage, and those that run in the same worker, has finished some tasks.
+
+        Args:
+            stage: The first stage that had the tasks.
+            task_ids: The tasks.
+            published: The files they made, under temporary names.
+            drops: The rows they dropped, as :meth:`tamis.runs.drops.DropLog.table` gives them.
+        """
+        if not published and drops is None:
+            return
+        for item in published:
+            if not self._directory.keeps(item.final):
+                self._count(item)
+        record = {"stage": stage, "tasks": task_ids, "files": [_entry(item) for item in published]}
+        syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
+        with self._changed:
+            while self._pending.is_full and self._committing and self._error is None:
+                self._changed.wait()  # the disk cannot keep up
+            self._raise_error()
+            self._pending.records.append(record)
+            self._pending.published += published
+            self._pending.syncing += syncing
+            if drops is not None:
+                self._pending.drops.append(drops)
+                self._pending.drop_bytes += drops.nbytes
+            self._wake()
+
+    def output(self, envelope: Any) -> None:
+        """Record that a task has reached the end of the pipeline."""
+        self.outputs += 1
+        entry: dict[str, Any] = {"order": envelope.order}
+        payload = envelope.payload
+        if isinstance(payload, StoredOutput):
+            entry["file"] = os.path.basename(payload.path)
+        else:
+            entry["task"] = base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()
+        with self._changed:
+            self._pending.outputs.append(json.dumps(entry) + "\n")
+            self._wake()
+
+    def flush(self) -> None:
+        """Wait until everything recorded so far is durable and has its final names."""
+        with self._changed:
+            while (self._pending or self._committing) and self._error is None and self._thread is not None:
+                self._hurry = True
+                self._changed.notify_all()
+                self._changed.wait()
+            self._raise_error()
+
+    def discard(self, published: Iterable[Publish]) -> None:
+        """Remove the files of an attempt that does not count."""
+        for item in published:
+            remove_unpublished(item)
+
+    def close(self) -> None:
+        """Commit what is left and close the files. A run that ended well has called :meth:`flush` before."""
+        try:
+            self.flush()
+        except PublishError:  # the run has failed already; its own error is the one to raise
+            _LOG.exception("finished work could not be published")
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._ledger.close()
+        self._output_log.close()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # -- the journal's own thread ------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """There is something to commit. The condition is held."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="tamis-journal", daemon=True)
+            self._thread.start()
+        elif len(self._pending.records) + len(self._pending.outputs) == 1 or self._pending.is_full:
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending or self._closed)
+                self._changed.wait_for(lambda: self._hurry or self._closed or self._pending.is_full, self._commit_s)
+                if not self._pending:
+                    return
+                commit, self._pending = self._pending, _Commit()
+                self._committing, self._hurry = True, False
+            try:
+                self._commit(commit)
+            except Exception as error:  # noqa: BLE001 - raised in the driver's thread, see flush()
+                self._error = error
+            with self._changed:
+                self._committing = False
+                self._changed.notify_all()
+                if self._error is not None:
+                    self._thread = None
+                    return
+
+    def _commit(self, commit: _Commit) -> None:
+        for future in commit.syncing:
+            future.result()
+        if commit.drops:
+            drops = self._write_drops(commit.drops)
+            commit.published.append(drops)
+            commit.records.append({"stage": "", "tasks": [], "files": [_entry(drops)]})
+        with _explained(self._directory.ledger, "finished work cannot be recorded"):
+            for record in commit.records:
+                self._ledger.append(record)
+            self._ledger.commit()
+        for item in commit.published:
+            if is_local(item.final):
+                _publish(item)
+        list(self._threads().map(_publish, [item for item in commit.published if not is_local(item.final)]))
+        self._output_log.writelines(commit.outputs)
+        self._output_log.flush()
+
+    def _write_drops(self, tables: list[pa.Table]) -> Publish:
+        """One Parquet file for the drop ledgers of several tasks."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._drop_files += 1
+        final = os.path.join(self._directory.drops, f"{self._ledger.segment:06d}-{self._drop_files:06d}.parquet")
+        table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+        few_values = [column.name for column in table.schema if pa.types.is_dictionary(column.type)]
+        hint = ". To run without it: run(drop_ledger=False), or tamis run --no-drop-ledger"
+        with _explained(final, "the drop ledger cannot be written", hint), temporary_beside(final) as temporary:
+            pq.write_table(table, temporary, compression="zstd", use_dictionary=few_values, write_statistics=False)
+            return Publish(temporary, final, 0, os.path.getsize(temporary))
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tamis-publish")
+        return self._pool
+
+    def _count(self, item: Publish) -> None:
+        self.file_count += 1
+        self.file_rows += item.rows
+        self.file_bytes += item.nbytes
+        if len(self.files) < MAX_LISTED:
+            self.files.append({"path": item.final, "rows": item.rows, "bytes": item.nbytes})
+
+
+def _entry(item: Publish) -> dict[str, Any]:
+    """A file as the ledger names it. With the temporary name, a rename that a crash prevented can be made up for."""
+    entry: dict[str, Any] = {"path": item.final, "rows": item.rows, "bytes": item.nbytes}
+    if item.temporary != item.final:
+        entry["temporary"] = base_name(item.temporary)
+    return entry
+
+
+def _publish(item: Publish) -> None:
+    with _explained(item.final, "a finished file cannot get its final name"):
+        publish(item)
+
+
+def _sync(item: Publish) -> None:
+    with _explained(item.final, "the file cannot be forced to disk"):
+        sync(item)
+
+
+@contextmanager
+def _explained(path: str, problem: str, hint: str = "") -> Iterator[None]:
+    """Say which file an error of the file system is about."""
+    try:
+        yield
+    except OSError as error:
+        raise PublishError(f"{path}: {problem}: {error.strerror or error}{hint}") from error

@@ -1,0 +1,140 @@
+"""Tasks that fail for good: what is counted, what is kept of them, and how they are run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tamis.backends.base import Run
+from tamis.backends.contracts import FailurePolicy
+from tamis.backends.local import LocalExecutor
+from tamis.errors import StageError
+from tamis.pipeline import Pipeline
+from tamis.plan import make_plan
+from tamis.runs.directory import RunDirectory
+from tamis.runs.journal import RunJournal
+from tamis.runs.progress import NoProgress
+from tamis.runs.stop import StopSignal
+from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.io import JsonlReader, JsonlWriter
+from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, Task
+
+Stage = ProcessingStage[Any, Any]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Four files of 10 rows."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for file in range(4):
+        lines = [json.dumps({"n": 10 * file + row}) for row in range(10)]
+        (folder / f"{file}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+@processing_stage(name="before")
+def before(task: DocumentBatch) -> DocumentBatch:
+    return task
+
+
+class Dies(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Kills its worker with some rows."""
+
+    name = "dies"
+
+    def __init__(self, *victims: int) -> None:
+        self.victims = victims
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        if set(self.victims) & set(task.data["n"].to_pylist()):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+
+def run(source: Path, tmp_path: Path, stage: Stage, executor: LocalExecutor) -> Any:
+    reader = JsonlReader(str(source), files_per_partition=1)
+    stages = [reader, before, stage, JsonlWriter(str(tmp_path / "out"))]
+    return Pipeline("failing", stages=stages).run(executor, run_dir=str(tmp_path / "run"), progress="off")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_crash_is_booked_at_the_stage_that_ran_with_the_rows_that_are_known(
+    source: Path, tmp_path: Path, fuse: bool
+) -> None:
+    result = run(source, tmp_path, Dies(23), LocalExecutor(2, "processes", fuse=fuse))
+    assert result.summary.output_rows == 30
+    (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
+    assert (aside.stage, aside.error, aside.attempts) == ("dies", "WorkerDied", 3)
+    assert "signal 9" in aside.message
+    counts = {s.name: (s.tasks_set_aside, s.tasks_uncounted, s.quarantined) for s in result.stages}
+    assert {name for name, count in counts.items() if count != (0, 0, 0)} == {"dies"}
+    if fuse:  # the task is the file, whose rows were not counted
+        assert (aside.first_stage, aside.rows, counts["dies"]) == ("JsonlReader", None, (1, 1, 0))
+        assert aside.files == [str(source / "2.jsonl")]
+        assert isinstance(aside.read(), FileGroup)
+    else:
+        assert (aside.first_stage, aside.rows, counts["dies"]) == ("dies", 10, (1, 0, 10))
+        assert aside.read().data["n"].to_pylist() == list(range(20, 30))
+    assert (result.summary.tasks_set_aside, result.summary.tasks_uncounted) == (1, int(fuse))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_run_in_which_everything_was_set_aside_has_failed(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(StageError, match=r"all 4 tasks were set aside, so the run has no result.*stage 'dies'"):
+        run(source, tmp_path, Dies(3, 13, 23, 33), LocalExecutor(2, "processes"))
+    directory = RunDirectory(str(tmp_path / "run"))
+    assert directory.read_summary().state == "failed"
+    assert len(list(directory.tasks_set_aside())) == 4
+
+
+class Strict(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Raises for one row, until it is mended."""
+
+    name = "strict"
+
+    def __init__(self, refused: int = -1) -> None:
+        self.refused = refused
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        if self.refused in task.data["n"].to_pylist():
+            raise LookupError(f"{self.refused} is refused")
+        return task.with_table(task.data.append_column("strict", pa.array([True] * task.num_items)))
+
+
+@pytest.mark.parametrize("substrate", ["inline", "threads", "processes"])
+def test_a_task_that_raises_can_be_set_aside_and_run_again(source: Path, tmp_path: Path, substrate: str) -> None:
+    executor = LocalExecutor(0 if substrate == "inline" else 2, substrate, fuse=False)  # type: ignore[arg-type]
+    writer = JsonlWriter(str(tmp_path / "out"))
+
+    def execute(name: str, stages: list[Stage], initial: Sequence[Task[Any]] = ()) -> RunDirectory:
+        kind = type(initial[0]) if initial else EmptyTask
+        directory = RunDirectory.create(name, str(tmp_path / name))
+        with StopSignal() as stop:
+            policy = FailurePolicy(on_error="set_aside")
+            run = Run(directory, RunJournal(directory), NoProgress(), stop, initial, failures=policy)
+            assert executor.execute(make_plan(name, stages, initial=kind, fuse=False), run)
+            run.journal.close()
+        return directory
+
+    directory = execute("first", [JsonlReader(str(source), files_per_partition=1), before, Strict(23), writer])
+    assert rows_in(tmp_path / "out") == [n for n in range(40) if not 20 <= n < 30]
+    (aside,) = directory.tasks_set_aside()
+    assert (aside.stage, aside.first_stage, aside.place, aside.rows) == ("strict", "strict", "000002", 10)
+    assert (aside.error, aside.message, aside.attempts) == ("LookupError", "LookupError: 23 is refused", 2)
+    assert "raise LookupError" in aside.traceback
+
+    assert not list(execute("again", [Strict(), writer], [aside.read()]).tasks_set_aside())
+    assert rows_in(tmp_path / "out") == list(range(40))  # it kept its place, so its file has the name it should have
+
+
+def rows_in(folder: Path) -> list[int]:
+    return sorted(json.loads(line)["n"] for p in folder.iterdir() for line in p.read_text().splitlines())

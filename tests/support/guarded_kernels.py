@@ -1,0 +1,252 @@
+"""Runs a kernel with every array placed against memory that cannot be touched: ``python guarded_kernels.py NAME``.
+
+An access beyond the end or before the begin of an array ends this process. What the kernel gives is compared with what
+it gives in ordinary memory. This is done with texts after which nothing follows, so that the kernel must read a copy of
+the last ones, and with texts that are followed by as many bytes as it may read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tamis.kernels import cleaning, heuristics, measures, native, needles, operations, suspects
+from tamis.kernels.buffers import PADDING
+from tamis.kernels.hashing import hash_text_64, hash_text_128
+from tamis.kernels.lines import line_starts
+from tamis.kernels.utf8 import Utf8
+from tamis.stages.io import json_text
+from tamis.stages.io.json_census import Census
+from tamis.stages.io.json_flat import parse_flat
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_size_t]
+_LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class Guarded:
+    """Memory between two pages that cannot be touched, with copies of arrays in it."""
+
+    def __init__(self, at_end: bool) -> None:
+        self._at_end, self._maps = at_end, []
+
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        """A copy directly before the second page, or directly after the first one."""
+        whole = -(-max(array.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = whole + 2 * mmap.PAGESIZE
+        address = _LIBC.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        assert address is not None
+        assert address != ctypes.c_void_p(-1).value
+        self._maps.append((address, size))
+        for guard in (address, address + size - mmap.PAGESIZE):
+            assert _LIBC.mprotect(guard, mmap.PAGESIZE, 0) == 0
+        place = address + mmap.PAGESIZE + (whole - array.nbytes if self._at_end else 0)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * array.nbytes).from_address(place)) if array.nbytes else None
+        made = np.ndarray(array.shape, array.dtype, memory) if memory is not None else array.copy()
+        made[...] = array
+        return made
+
+    def free(self) -> None:
+        for address, size in self._maps:
+            assert _LIBC.munmap(address, size) == 0
+
+
+CALLED: set[str] = set()
+PLAIN_CALL = native.Kernel.__call__
+
+
+def guarded_call(kernel: native.Kernel, *arguments: Any) -> int:
+    """Call a kernel in guarded memory, and copy what it wrote to where it was meant to be."""
+    CALLED.add(kernel.name)
+    results = []
+    for at_end in (False, True):
+        memory = Guarded(at_end)
+        copies = [_copied(memory, argument) for argument in arguments]
+        results.append(PLAIN_CALL(kernel, *copies))
+        if at_end:
+            for argument, copy in zip(arguments, copies, strict=True):
+                _write_back(argument, copy)
+        memory.free()
+    assert results[0] == results[1]
+    return results[0]
+
+
+def _copied(memory: Guarded, argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [None if each is None else memory.copy(each) for each in argument]
+    return memory.copy(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def _write_back(argument: Any, copy: Any) -> None:
+    if isinstance(argument, list):
+        for one, other in zip(argument, copy, strict=True):
+            _write_back(one, other)
+    elif isinstance(argument, np.ndarray) and argument.flags.writeable:
+        argument[...] = copy
+
+
+PIECES = (
+    *("a", "b", " ", " ", "\n", "\n\n\n", "\t", "\r\n", "word ", "the ", "http://x.io/", "www.", "lorem ipsum "),
+    *("#", "...", "…", "é", "日本", "\u2019", "\u201c", "\uff02", "\u00a0", "\u3000", "\U0001f600", "\u212a", "•"),
+    *("&amp;", "<", "&", "**b**", "_i_", "[x](y)", '"', "\\", "__label__", "1234", "e\u0301", "\x00", "\x7f", "\x85"),
+    *("privacy policy", "â€™"),
+)
+
+
+def texts_for(chance: random.Random) -> Iterator[list[str]]:
+    """Lists of texts: short ones of every size, and long ones."""
+    for size in (*range(10), *(around + i for around in (16, 64, 128, 192, 256) for i in (-1, 0, 1))):
+        yield ["a" * chance.randint(0, 70), ("x" * 40 + "ab cd\n" * 40)[:size]]
+    for _ in range(20):
+        yield ["".join(chance.choices(PIECES, k=chance.randint(0, 60))) for _ in range(chance.randint(0, 6))]
+
+
+def column_of(texts: list[str], padding: int) -> pa.Array:
+    """Texts in a buffer that ends so many bytes after them."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    data = b"".join(encoded) + (b"\0" + b"\xe2" * 1000)[:padding]
+    return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def run_heuristics(column: pa.Array) -> Any:
+    single = [heuristics.Check(measure) for measure in range(measures.HASH_SIGNS)]
+    ngrams = [f(n) for n in (1, 2, 5, 20) for f in (measures.top_ngram_characters, measures.repeated_ngram_characters)]
+    texts, rows = Utf8.from_arrow(column), np.arange(len(column))
+    results = []
+    for checks in (single, [heuristics.Check(ngram, measures.CHARACTERS) for ngram in ngrams]):
+        checked = heuristics.run_checks(texts, rows, checks)
+        assert checked is not None
+        results.append((checked.scores.tolist(), checked.failed.tolist()))
+    return results
+
+
+CLEANINGS = [
+    *map(cleaning.Cleaning, (*range(operations.LINES), operations.QUOTED)),
+    cleaning.remove_lines(["", "a", "ab cd", "x" * 59]),
+    cleaning.remove_lines([chr(97 + i) * (i + 1) for i in range(20)]),
+    cleaning.put_label("__label__x"),
+    *(
+        cleaning.take_slice(left, right, inclusive, inclusive, strip=True)
+        for left, right in (("a", "b"), (2, -3), (None, "cd"), ("\n", None), ("", ""))
+        for inclusive in (False, True)
+    ),
+]
+
+
+def run_cleaning(column: pa.Array) -> Any:
+    return [cleaning.clean_array(column, each).to_pylist() for each in CLEANINGS]
+
+
+NEEDLES = [
+    needles.Needles.of(needles.exactly("b"), needles.any_case("the word"), where=operations.ANYWHERE),
+    needles.Needles.of(needles.digits(4), where=operations.NEAR_DIGITS),
+    needles.Needles.of(needles.exactly("x" * 64), needles.exactly("a"), where=operations.IN_LONG_WORDS),
+]
+
+
+def run_needles(column: pa.Array) -> Any:
+    return [needles.rows_with(column, each).tolist() for each in NEEDLES]
+
+
+def _characters(members: str) -> np.ndarray:
+    mask = np.zeros(suspects.KINDS, np.bool_)
+    mask[[min(ord(member), suspects.KINDS - 1) for member in members]] = True
+    return mask
+
+
+PATTERNS = suspects.Patterns.of(
+    [[_characters("â"), _characters("€"), _characters("™")], [_characters("ab"), _characters("é")]], [False, True]
+)
+
+
+def run_suspects(column: pa.Array) -> Any:
+    return [
+        suspects.find_lines(column, PATTERNS, marks, entities, longest).tolist()
+        for marks in (None, suspects.marks_of("NFC"))
+        for entities in (0, 1, 2)
+        for longest in (10, 1 << 40)
+    ]
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: memoryview) -> None:
+        self.written += bytes(data)
+
+
+def run_json_text(column: pa.Array) -> Any:
+    sink = Lines()
+    nulls = pa.array([None if i % 3 == 1 else i for i in range(len(column))], pa.int64())
+    table = pa.table({"text": column, "n": nulls, "other": column})
+    assert json_text.write_rows(table, sink, lambda table: memoryview(b""))
+    return sink.written
+
+
+def run_xxh3(column: pa.Array) -> Any:
+    return hash_text_64(column).tolist(), hash_text_128(column).tolist()
+
+
+def json_lines_of(column: pa.Array) -> Iterator[bytes]:
+    rows = [{"text": text, "n": i, "f": i / 7, "b": None, "é": True} for i, text in enumerate(column.to_pylist())]
+    plain = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    escaped = "\n \r\n".join(json.dumps(row) for row in rows)
+    nested = "\n".join(json.dumps({"text": [row, [[row]]], "é": row}) for row in rows)
+    for whole in (plain, escaped, nested):
+        yield whole.encode()
+        yield whole.encode()[: -len(whole) // 3]
+        yield whole.encode() + b" " * 200
+
+
+def on_lines(run: Callable[[bytes], Any]) -> Callable[[pa.Array], Any]:
+    return lambda column: [run(data) for data in json_lines_of(column)]
+
+
+def run_json_rows(data: bytes) -> Any:
+    tables = [parse_flat(data, fields) for fields in (None, ["n", "text"])]
+    return [None if table is None else table.to_pylist() for table in tables]
+
+
+def run_json_census(data: bytes) -> Any:
+    return Census.of(data), Census.of(data, [b"text", "é".encode()])
+
+
+RUNS: dict[str, Callable[[pa.Array], Any]] = {
+    "heuristics": run_heuristics,
+    "cleaning": run_cleaning,
+    "needles": run_needles,
+    "suspects": run_suspects,
+    "json_text": run_json_text,
+    "xxh3": run_xxh3,
+    "json_rows": on_lines(run_json_rows),
+    "json_census": on_lines(run_json_census),
+    "line_starts": on_lines(lambda data: line_starts(data).tolist()),
+}
+"""How each kernel is reached."""
+
+
+def main(name: str) -> None:
+    run, every = RUNS[name], 3 if name.startswith("json") else 1
+    for texts in list(texts_for(random.Random(name)))[::every]:
+        native.Kernel.__call__ = PLAIN_CALL
+        expected = run(column_of(texts, 1000))
+        native.Kernel.__call__ = guarded_call
+        for padding in (0, PADDING):
+            assert run(column_of(texts, padding)) == expected
+    print(*sorted(CALLED))  # noqa: T201 - what the test looks at
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
