@@ -185,7 +185,7 @@ def test_only_some_filters(tmp_path: Path) -> None:
 def test_without_the_language_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycld2", None)
     found = look_at(write_jsonl(tmp_path / "a.jsonl", [{"text": "a b"}]), tmp_path / "out")
-    assert "Not identified: language identification needs the package" in page_of(found)
+    assert "Languages were not identified: language identification needs the package" in page_of(found)
     assert found.shares("script") == [("Latn", 1)]
 
 
@@ -207,7 +207,7 @@ def test_what_cannot_work_is_said(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="one of sample, fraction and everything"):
         look_at(path, tmp_path / "out", text_field="content", sample=1, fraction=0.5)
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(DataError, match=r"empty.jsonl: there are no documents in it"):
+    with pytest.raises(DataError, match=r"empty.jsonl: it contains no documents"):
         look_at(str(tmp_path / "empty.jsonl"), tmp_path / "out")
     with pytest.raises(PlanError, match=r"which is to be read\. Choose another directory"):
         look_at(str(tmp_path), tmp_path / "out")

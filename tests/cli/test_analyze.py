@@ -21,7 +21,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_table_and_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", str(data), "--keep-rate", "0.8"]) == 0
     shown = capsys.readouterr().out
-    for part in ("100 documents", "without a word: 1.0%", "word_count", "50 to 100,000", "80.0% was asked for"):
+    for part in ("100 documents", "without a word: 1.0%", "word_count", "50 to 100,000", "80.0% was requested"):
         assert part in shown
     for name in ("index.html", "scores.parquet", "sample.parquet", "recipe.yaml"):
         assert f"tamis-analysis/{name}" in shown

@@ -400,13 +400,13 @@ def test_report_opens_the_page(
 def test_report_of_no_run(folder: Path) -> None:
     done = call(folder, "report", "data")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "data: this is no run directory: it has no run.json" in done.stderr
+    assert "data: this is not a run directory: it has no run.json" in done.stderr
 
 
 def test_report_of_a_file(folder: Path) -> None:
     done = call(folder, "report", "recipe.yaml")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "recipe.yaml: this is no run directory: it is a file" in done.stderr
+    assert "recipe.yaml: this is not a run directory: it is a file" in done.stderr
 
 
 @pytest.mark.parametrize("content", ['{"pipeline"', "[]", '{"stages": 3}', "3"])

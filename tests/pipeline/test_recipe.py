@@ -619,7 +619,7 @@ def test_what_has_no_name_cannot_be_written(own: Any) -> None:
     assert "is defined in __main__ (a script or a notebook)" in refused(ScoreFilter(in_main()))
     unnamed = type("Gone", (InThisFile,), {"__module__": "ownstages", "__qualname__": "Gone"})
     assert "ownstages has no 'Gone'" in refused(ScoreFilter(unnamed()))
-    assert "bytes is nothing that a recipe can hold" in refused(Route("lang", {}, otherwise=[own.Plain(b"x")]))
+    assert "bytes cannot be written in a recipe" in refused(Route("lang", {}, otherwise=[own.Plain(b"x")]))
 
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(

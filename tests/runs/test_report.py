@@ -131,7 +131,7 @@ def test_the_report_is_written_from_the_run_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"this is no run directory: it has no run\.json"):
+    with pytest.raises(DataError, match=r"this is not a run directory: it has no run\.json"):
         write_report(tmp_path)
     (tmp_path / "run.json").write_text("[1")
     with pytest.raises(DataError, match="this file is damaged"):

@@ -1,4 +1,4 @@
-"""What is in a data set: lengths, languages, duplicates, what filters would do, and thresholds for a share to keep."""
+"""Analysis of a data set: lengths, languages, duplicates, scores of filters, and thresholds for a share to keep."""
 
 from tamis.analysis.analyze import analyze
 from tamis.analysis.result import Analysis

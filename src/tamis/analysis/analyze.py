@@ -38,7 +38,7 @@ from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summ
 __all__ = ["DEFAULT_SAMPLE", "analyze"]
 
 DEFAULT_SAMPLE: Final = 100_000
-"""About how many documents are looked at when nothing else is said."""
+"""About how many documents are analyzed by default."""
 
 MAX_SAMPLE: Final = 100_000
 """How many documents are kept with their scores."""
@@ -59,24 +59,24 @@ def analyze(
     workers: int | None = None,
     progress: Literal["auto", "live", "plain", "off"] = "auto",
 ) -> Analysis:
-    """Look at a data set: what is in it, what the heuristic filters would do to it, which thresholds fit it.
+    """Analyze a data set: what is in it, what the heuristic filters would drop, which thresholds fit it.
 
     Writes a page (``index.html``), all distributions (``scores.parquet``), the scores of the documents in the sample
     (``sample.parquet``) and a recipe with the proposed thresholds (``recipe.yaml``).
 
     Args:
         paths: A file, a directory or a pattern, or several: JSON lines, Parquet, CSV or text.
-        output: The directory for the results. What an earlier analysis left there is replaced.
-        sample: About how many documents to look at, spread over the whole input; 100,000 by default.
-        fraction: The share of the documents to look at instead, 0 to 1.
-        everything: Whether to look at all documents instead.
+        output: The directory for the results. Those of an earlier analysis are replaced.
+        sample: About how many documents to analyze, spread over the whole input; 100,000 by default.
+        fraction: The share of the documents to analyze instead, 0 to 1.
+        everything: Whether to analyze all documents instead.
         text_field: The column with the text.
         format_name: ``"jsonl"``, ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"text"``; by the files' names when not given.
-        keep_rate: The share of documents that the proposed thresholds are to keep, 0 to 1.
+        keep_rate: The share of documents that the proposed thresholds should keep, 0 to 1.
         filters: Names of the filters to propose thresholds for together; all by default.
-        languages: Whether to identify languages, which needs ``tamis[language]`` and is what takes longest.
-        workers: How many tasks are worked on at the same time; all cores by default.
-        progress: What is shown meanwhile.
+        languages: Whether to identify languages, which needs the extra ``language`` and takes the longest.
+        workers: How many tasks are processed at the same time; all cores by default.
+        progress: What is shown while it runs.
 
     >>> import tempfile
     >>> from tamis.quickstart import sample_files
@@ -91,7 +91,7 @@ def analyze(
     _check_output(output, given)
     reader = reader_for(given, format_name, text_field, whole=everything)
     url_field = url_field_in(check_columns(reader, text_field))
-    no_languages = _why_no_languages() if languages else "Not identified: it was not asked for."
+    no_languages = _why_no_languages() if languages else "Languages were not identified, as requested."
     wanted = None if everything or fraction is not None else sample or DEFAULT_SAMPLE
     coverage = choose(reader, wanted, fraction, MAX_SAMPLE)
     stage = TextStatistics(
@@ -109,7 +109,7 @@ def analyze(
     shutil.rmtree(os.path.join(result.run_dir, "outputs"), ignore_errors=True)
     Path(result.run_dir, "outputs.jsonl").unlink(missing_ok=True)
     if summary is None or not summary.total("documents"):
-        raise DataError("there are no documents in it", path=", ".join(given))
+        raise DataError("it contains no documents", path=", ".join(given))
     scores = {one.name: summary.sample[one.name].to_numpy() for one in stage.chosen_filters}
     scores["words"] = summary.sample["words"].to_numpy()
     together = propose_together(proposed_for, scores, keep_rate)
@@ -150,31 +150,31 @@ def _write(path: Path, write: Any) -> None:
 
 def _check(sample: int | None, fraction: float | None, everything: bool, keep_rate: float) -> None:
     if sum((sample is not None, fraction is not None, everything)) > 1:
-        raise PlanError("analyze: give one of sample, fraction and everything")
+        raise PlanError("analyze: sample, fraction and everything exclude each other; give one of them")
     if sample is not None and sample < 1:
         raise PlanError(f"analyze(sample={sample}): must be at least 1")
     if fraction is not None and not 0 < fraction <= 1:
-        raise PlanError(f"analyze(fraction={fraction}): must be above 0, and 1 at most")
+        raise PlanError(f"analyze(fraction={fraction}): must be above 0 and at most 1")
     if not 0 < keep_rate <= 1:
-        raise PlanError(f"analyze(keep_rate={keep_rate}): must be above 0, and 1 at most")
+        raise PlanError(f"analyze(keep_rate={keep_rate}): must be above 0 and at most 1")
 
 
 def _check_output(output: str, paths: Sequence[str]) -> None:
-    """Refuse to write where is read: the next analysis would read what this one wrote."""
+    """Refuse an output directory inside the input: the next analysis would read the results of this one."""
     for path in paths:
         if os.path.isdir(path) and Path(output).resolve().is_relative_to(Path(path).resolve()):
             raise PlanError(
-                f"{output} is in {path}, which is to be read. Choose another directory for the results: --output "
+                f"{output} is inside the input {path}. Choose another directory for the results: --output "
                 "(output in Python)"
             )
 
 
 def _why_no_languages() -> str:
-    """Why languages cannot be identified here; empty if they can."""
+    """Why languages cannot be identified; empty if they can."""
     try:
         built_in_languages()
     except MissingExtraError as e:
-        return f"Not identified: {e}"
+        return f"Languages were not identified: {e}"
     return ""
 
 
@@ -193,7 +193,7 @@ def _run(
         shutil.rmtree(run_dir)
     pipeline = Pipeline(
         "analyze",
-        "Looks at a data set.",
+        "Analyzes a data set.",
         [
             ChosenSplits(partitioning_of(reader), coverage.below).with_(name="choose"),
             reader.reader_stage().with_(name="read"),
@@ -204,7 +204,7 @@ def _run(
 
 
 def _recipe(reader: Reader, text_field: str, together: Sequence[Proposal]) -> str:
-    """A pipeline that keeps what the proposed thresholds keep."""
+    """A recipe with the proposed thresholds."""
     filters: list[Any] = [_as_written(proposal.filter) for proposal in together]
     stages: list[ProcessingStage[Any, Any]] = [
         whole_blocks(reader),
@@ -215,7 +215,7 @@ def _recipe(reader: Reader, text_field: str, together: Sequence[Proposal]) -> st
 
 
 def _as_written(one: MeasuredFilter) -> MeasuredFilter:
-    """The filter as people write it: an argument that only matters for scores is left out."""
+    """The filter without the setting that is only needed for exact scores."""
     if hasattr(one, "stop_at_false"):
         return dataclasses.replace(one, stop_at_false=True)  # type: ignore[type-var]  # it is a dataclass
     return one

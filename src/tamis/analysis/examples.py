@@ -1,4 +1,4 @@
-"""Documents that are just kept, or just dropped."""
+"""Documents close to a threshold."""
 
 from __future__ import annotations
 

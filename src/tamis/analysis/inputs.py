@@ -1,4 +1,4 @@
-"""What is read: the reader that fits the files, and which parts of them."""
+"""The input of an analysis: the reader that fits the files, and which parts of them are read."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ FORMATS: Final = ("jsonl", "parquet", "csv", "tsv", "text")
 """The formats that can be named."""
 
 SAMPLE_BLOCK: Final = "4MiB"
-"""How much is read at a place when not everything is: small, so that many places are looked at."""
+"""The size of a part when only some are read: small, so that the parts are spread over the input."""
 
 LEAST_SPLITS: Final = 64
-"""At how many places of a large input to look at least."""
+"""The fewest parts of a large input that are read."""
 
 _ENDINGS: Final = {
     "jsonl": JsonlReader.extensions,
@@ -51,7 +51,7 @@ _ENDINGS: Final = {
 _ALL: Final = 2**64
 _LOOKED_AT_FILES: Final = 1000
 _MANY_SPLITS: Final = 8
-"""How many parts an input must have for one of them to be read in advance."""
+"""How many parts an input must have for one of them to be read ahead, to estimate the number of documents."""
 
 _SPARE: Final = 1.5
 """How many documents are prepared for each that is kept as an example, in case that there are fewer than thought."""
@@ -59,16 +59,16 @@ _SPARE: Final = 1.5
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of an input is looked at.
+    """How much of an input is analyzed.
 
     Args:
         splits: Parts that the input is cut into.
         splits_read: Parts that are read.
         nbytes: Bytes of the input, as its files are; -1 when unknown.
         nbytes_read: Bytes of the parts that are read.
-        fraction: The share of the documents in these parts that is looked at.
-        below: The parts whose number, scrambled, is below this are read.
-        sampled: The share of the documents looked at that may become examples.
+        fraction: The share of the documents in these parts that is analyzed.
+        below: The parts whose hashed number is below this are read.
+        sampled: The share of the analyzed documents that may be in the sample.
     """
 
     splits: int
@@ -81,12 +81,12 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every document is looked at."""
+        """Whether every document is analyzed."""
         return self.splits_read == self.splits and self.fraction >= 1
 
     @property
     def share(self) -> float:
-        """The share of the input that is looked at, by bytes."""
+        """The share of the input that is analyzed, by bytes."""
         return self.fraction * (self.nbytes_read / self.nbytes if self.nbytes > 0 else 1.0)
 
 
@@ -96,7 +96,7 @@ class ChosenSplits(SourceStage[EmptyTask, FileGroup]):
 
     Args:
         partitioning: What cuts the input.
-        below: The parts whose number, scrambled, is below this are taken.
+        below: The parts whose hashed number is below this are taken.
     """
 
     partitioning: FilePartitioningStage
@@ -163,7 +163,7 @@ def check_columns(reader: Reader, text_field: str) -> list[str] | None:
         near = did_you_mean(text_field, columns)
         raise ColumnError(
             f"there is no column {text_field!r}, only {', '.join(columns)}.{near}\n"
-            "  --text-field (text_field in Python) says which column has the text."
+            "  Name the column with the text: --text-field (text_field in Python)."
         )
     return columns or None
 
@@ -179,13 +179,13 @@ def url_field_in(columns: list[str] | None) -> str | None:
 
 
 def choose(reader: Reader, sample: int | None, fraction: float | None, max_sample: int) -> Coverage:
-    """Which parts of an input to read, and how many of the documents in them to look at.
+    """Which parts of an input to read, and what share of the documents in them to analyze.
 
     Args:
         reader: What reads it.
         sample: About how many documents are wanted.
         fraction: The share of the documents that is wanted, instead; everything when neither is given.
-        max_sample: How many documents can be kept as examples.
+        max_sample: How many documents the sample can have.
     """
     partitioning = partitioning_of(reader)
     splits, sizes, nbytes = 0, True, 0
@@ -243,7 +243,7 @@ def _format_of(paths: list[str]) -> str:
         for file in itertools.islice(Listing((absolute(path),), tuple(endings)).files(), _LOOKED_AT_FILES):
             ending = max((e for e in endings if file.path.lower().endswith(e)), key=len, default=None)
             if ending is None:
-                hint = f"Say what it is with --format (format_name in Python): {', '.join(FORMATS)}."
+                hint = f"Name its format with --format (format_name in Python): {', '.join(FORMATS)}."
                 raise DataError("its name does not say what format it has", path=file.path, hint=hint)
             found[endings[ending]] += 1
     if len(found) > 1:
@@ -253,6 +253,6 @@ def _format_of(paths: list[str]) -> str:
         raise DataError(
             f"there are files of several formats: {counts}",
             path=", ".join(paths),
-            hint="Say which to read with --format (format_name in Python).",
+            hint="Choose one with --format (format_name in Python).",
         )
     return next(iter(found))

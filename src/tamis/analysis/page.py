@@ -1,4 +1,4 @@
-"""The page of an analysis: one HTML file. Whatever comes from data goes through ``escaped``."""
+"""The page of an analysis: one HTML file. All text that comes from data goes through ``escaped``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _looked_at(analysis: Analysis) -> str:
     if in_sample < analysis.documents:
         text += (
             f" Percentiles, proposals, languages, scripts, sites and examples come from {figures.number(in_sample)} of "
-            "them, chosen at random; all else is counted over all."
+            "them, chosen at random; everything else is counted over all."
         )
     if analysis.quarantined:
         text += f" {figures.number(analysis.quarantined)} rows could not be read; run/quarantine has them."
@@ -107,7 +107,7 @@ def _overview(analysis: Analysis) -> str:
             f'<td class="words">{escaped(shown_bounds(together.filter.bounds())) if together else ""}</td></tr>'
         )
     heads = ["Filter", "Default keeps", "Share kept", "Dropped by it alone"]
-    heads += [f"To keep {figures.percent(analysis.keep_rate)} by itself", "With the others"]
+    heads += [f"To keep {figures.percent(analysis.keep_rate)} alone", "With the others"]
     table = html_table(heads, rows, "sortable")
     for name in (heads[1], heads[4], heads[5]):
         table = table.replace(f"<th>{name}", f'<th class="words">{name}')
@@ -118,14 +118,14 @@ def _recipe(analysis: Analysis) -> str:
     share, wanted = analysis.proposed_share(), figures.percent(analysis.keep_rate)
     note = (
         f"With the thresholds of the last column, {len(analysis.together)} filters one after the other keep "
-        f"{figures.percent(share)} of the sample; {wanted} was asked for. Each of them drops the same small share: the "
-        "documents that are rarest in that respect."
+        f"{figures.percent(share)} of the sample; {wanted} was requested. Each of them drops the same small share: the "
+        "documents with the most extreme scores."
     )
     note = f"{note} {small_sample_note(analysis)}".rstrip()
     if share < analysis.keep_rate:
-        note += " More cannot be kept: documents without a word have scores that no threshold keeps."
+        note += " More cannot be kept: documents without words have scores that no threshold keeps."
     return (
-        "<h2>Recipe<small>recipe.yaml: tamis run understands it</small></h2>"
+        "<h2>Recipe<small>recipe.yaml, for tamis run</small></h2>"
         f"<p>{escaped(note)}</p>"
         f"<details><summary>Show the recipe</summary><pre>{escaped(analysis.recipe)}</pre></details>"
     )
@@ -141,10 +141,7 @@ def _lengths(analysis: Analysis) -> str:
     charts = "".join(
         f"<div><h3>{name}</h3>{_chart(analysis, name, _NO_BOUNDS, _NO_BOUNDS)}</div>" for name in (WORDS, BYTES)
     )
-    return (
-        "<h2>Lengths<small>so many percent of the documents are not longer</small></h2>"
-        f'{table}<div class="pair">{charts}</div>'
-    )
+    return f'<h2>Lengths<small>percentiles</small></h2>{table}<div class="pair">{charts}</div>'
 
 
 def _languages(analysis: Analysis) -> str:
@@ -154,7 +151,7 @@ def _languages(analysis: Analysis) -> str:
     else:
         languages = _bars(analysis.shares("language"), len(analysis.sample))
     return (
-        "<h2>Languages and scripts<small>und: cannot be told</small></h2>"
+        "<h2>Languages and scripts<small>und: undetermined</small></h2>"
         f'<div class="pair"><div><h3>Languages</h3>{languages}</div>'
         f"<div><h3>Scripts</h3>{_bars(scripts, len(analysis.sample))}</div></div>"
     )
@@ -169,8 +166,8 @@ def _sites(analysis: Analysis) -> str:
     second = _bars(to, len(analysis.sample)) if to else '<p class="soft">no links</p>'
     return (
         "<h2>Sites<small>share of the documents</small></h2>"
-        f'<div class="pair"><div><h3>That documents come from <small class="soft">{escaped(column)}</small></h3>{first}'
-        f"</div><div><h3>That texts link to</h3>{second}</div></div>"
+        f'<div class="pair"><div><h3>Documents come from <small class="soft">{escaped(column)}</small></h3>{first}'
+        f"</div><div><h3>Texts link to</h3>{second}</div></div>"
     )
 
 

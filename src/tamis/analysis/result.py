@@ -1,4 +1,4 @@
-"""What an analysis finds."""
+"""The result of an analysis."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ PERCENTILES: Final = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is in a data set.
+    """The result of an analysis of a data set.
 
     Args:
-        paths: The files, directories and patterns that were looked at.
+        paths: The files, directories and patterns that were analyzed.
         text_field: The column with the text.
         url_field: The column with the documents' addresses, if there is one.
-        coverage: How much of the input was looked at.
+        coverage: How much of the input was analyzed.
         summary: What was counted, and a sample of the documents.
         filters: The filters, with their default thresholds.
-        keep_rate: The share of documents that the proposed thresholds are to keep, 0 to 1.
-        alone: For each filter, thresholds with which it keeps that share by itself.
+        keep_rate: The share of documents that the proposed thresholds should keep, 0 to 1.
+        alone: For each filter, thresholds with which it alone keeps that share.
         together: Thresholds with which the chosen filters keep that share one after the other.
         recipe: A recipe with the latter, as YAML.
         quarantined: Rows that could not be read.
@@ -58,12 +58,12 @@ class Analysis:
 
     @property
     def documents(self) -> int:
-        """How many documents were looked at."""
+        """How many documents were analyzed."""
         return self.summary.total("documents")
 
     @property
     def documents_in_all(self) -> int:
-        """How many documents the input has, as far as can be told from the part of it that was read."""
+        """How many documents the input has, estimated from the part that was read."""
         read = self.summary.total("read")
         share = self.coverage.share / self.coverage.fraction
         return read if self.coverage.is_whole or not share else round(read / share)

@@ -73,7 +73,7 @@ def score_table(analysis: Analysis) -> pl.DataFrame:
 
 
 def shown_score(value: float | None) -> str:
-    """A score as people read it.
+    """A score, formatted.
 
     >>> shown_score(0.123456), shown_score(1234567.0), shown_score(3.0), shown_score(None)
     ('0.1235', '1,234,567', '3', '–')
@@ -121,7 +121,7 @@ def terminal_table(analysis: Analysis, *, width: int = 100, color: bool = False)
 
 
 def headline(analysis: Analysis) -> list[str]:
-    """The data set in a few lines."""
+    """The main figures of the data set, in a few lines."""
     summary, distinct = analysis.summary, analysis.summary.distinct()
     documents = figures.number(analysis.documents)
     if not analysis.coverage.is_whole:
@@ -143,16 +143,16 @@ def headline(analysis: Analysis) -> list[str]:
 
 
 def closing_line(analysis: Analysis) -> str:
-    """What the thresholds keep, in a sentence or two."""
+    """The shares that the thresholds keep, in a sentence or two."""
     text = (
         f"The default thresholds together keep {figures.percent(analysis.kept_share_of_all())}, the proposed ones "
-        f"{figures.percent(analysis.proposed_share())} ({figures.percent(analysis.keep_rate)} was asked for)."
+        f"{figures.percent(analysis.proposed_share())} ({figures.percent(analysis.keep_rate)} was requested)."
     )
     return f"{text} {small_sample_note(analysis)}".rstrip()
 
 
 def small_sample_note(analysis: Analysis) -> str:
-    """That a sample is too small for what is said of it; empty if it is not."""
+    """A warning if the sample is too small for its thresholds; empty if it is not."""
     loss = analysis.unseen_loss()
     if loss < _NOTABLE_LOSS:
         return ""

@@ -1,4 +1,4 @@
-"""Thresholds for a share of documents that is to be kept."""
+"""Thresholds that keep a given share of the documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIGITS: Final = 4
 """How many digits a proposed threshold has."""
 
 _TINY: Final = 1e-12
-"""Scores below this are not rounded: they are as good as zero, and the arithmetic gets rough."""
+"""Scores below this are not rounded: they are practically zero, and rounding would be inexact."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def bound_fields(one: MeasuredFilter) -> tuple[str | None, str | None]:
     (('min_words', 'max_words'), ('max_repeated_line_fraction', None))
     """
     found: list[str | None] = [None, None]
-    # A parameter's name says "max" of what is bad, which may be a low score: what it does is seen by changing it.
-    for parameter in dataclasses.fields(one):  # type: ignore[arg-type]  # every filter of ours is a dataclass
+    # "max" in a parameter's name may refer to a low score: which bound it sets is found by changing it.
+    for parameter in dataclasses.fields(one):  # type: ignore[arg-type]  # every built-in filter is a dataclass
         if parameter.name.startswith(("min_", "max_")):
             changed = with_bounds(one, {parameter.name: getattr(one, parameter.name) + 1})
             for side in (0, 1):
@@ -110,8 +110,8 @@ def propose(one: MeasuredFilter, scores: Scores, keep_rate: float) -> Proposal:
 def propose_together(filters: Sequence[MeasuredFilter], scores: Scores, keep_rate: float) -> list[Proposal]:
     """Thresholds for filters that, one after the other, keep a share of the documents.
 
-    Each filter is to drop the same share, so the rarest documents go in every respect. A filter with two thresholds
-    drops half of that share at either end. Documents without words have no say in where the thresholds are.
+    Each filter drops the same share, the documents with the most extreme scores. A filter with two thresholds drops
+    half of that share at either end. Documents without words do not influence the thresholds.
 
     Args:
         filters: The filters.

@@ -14,7 +14,7 @@ _RESULTS = {"page": "index.html", "scores": "scores.parquet", "sample": "sample.
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look at a data set and show what is in it."""
+    """Analyze a data set and show what is in it."""
     from tamis.analysis import analyze
     from tamis.analysis.tables import closing_line, terminal_table
 

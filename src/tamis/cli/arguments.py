@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run(command("run", "run", "Run a recipe."))
     _add_recipe(command("plan", "plan", "Check a recipe and show what would run; nothing is run."))
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
-    _add_analyze(command("analyze", "analyze", "Look at a data set: what is in it, and which thresholds fit it."))
+    _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
@@ -126,14 +126,14 @@ def _add_executor(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--executor",
         metavar="NAME",
-        help="who runs it: local, streaming (a Ray cluster), ray-actor-pool, ray-data, xenna, or package.module:Class",
+        help="the executor: local, streaming (a Ray cluster), ray-actor-pool, ray-data, xenna, or package.module:Class",
     )
     command.add_argument("--address", metavar="HOST:PORT", help="the Ray cluster; RAY_ADDRESS by default")
     _add_workers(command)
 
 
 def _add_workers(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--workers", metavar="N", type=_count, help="workers to use; 0 runs all in one process")
+    command.add_argument("--workers", metavar="N", type=_count, help="workers to use; 0 runs everything in one process")
 
 
 def _count(text: str) -> int:
@@ -145,13 +145,15 @@ def _count(text: str) -> int:
 
 def _add_run(command: argparse.ArgumentParser) -> None:
     _add_recipe(command)
-    command.add_argument("--run-dir", metavar="DIR", help="directory for what the run remembers")
-    command.add_argument("--no-drop-ledger", action="store_true", help="do not note which rows were dropped, and why")
+    command.add_argument(
+        "--run-dir", metavar="DIR", help="directory for the report, counts, quarantine and ledger of the run"
+    )
+    command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")
     command.add_argument(
-        "--progress", choices=("auto", "live", "plain", "off"), default="auto", help="what to show meanwhile"
+        "--progress", choices=("auto", "live", "plain", "off"), default="auto", help="what to show while it runs"
     )
 
 
@@ -164,23 +166,25 @@ def _add_quickstart(command: argparse.ArgumentParser) -> None:
 def _add_analyze(command: argparse.ArgumentParser) -> None:
     command.add_argument("input", metavar="INPUT", nargs="+", help="a file, a directory or a pattern (in quotes)")
     amount = command.add_mutually_exclusive_group()
-    amount.add_argument("--sample", metavar="N", type=_count, help="look at about so many documents (100000)")
-    amount.add_argument("--fraction", metavar="F", type=_share, help="look at this share of the documents, 0 to 1")
-    amount.add_argument("--all", action="store_true", help="look at all documents")
+    amount.add_argument("--sample", metavar="N", type=_count, help="analyze about N documents (100000)")
+    amount.add_argument("--fraction", metavar="F", type=_share, help="analyze this share of the documents, 0 to 1")
+    amount.add_argument("--all", action="store_true", help="analyze all documents")
     command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
     command.add_argument("--format", metavar="NAME", help="jsonl, parquet, csv, tsv or text; else by the files' names")
     command.add_argument("--output", metavar="DIR", default="tamis-analysis", help="where to write (%(default)s)")
     command.add_argument(
-        "--keep-rate", metavar="F", type=_share, default=0.9, help="the share that thresholds are to keep (%(default)s)"
+        "--keep-rate", metavar="F", type=_share, default=0.9, help="the share of documents to keep (%(default)s)"
     )
     command.add_argument(
         "--filters",
         metavar="NAME,...",
         action="append",
         default=[],
-        help="the filters that are to keep it together; all of them when not given",
+        help="propose thresholds for these filters together; for all when not given",
     )
-    command.add_argument("--no-languages", action="store_true", help="do not identify languages, which takes longest")
+    command.add_argument(
+        "--no-languages", action="store_true", help="do not identify languages, which takes the longest"
+    )
     _add_workers(command)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the figures as JSON")

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _kernels() -> str:
-    """Whether the native kernels are there, and if not, what becomes of them."""
+    """Whether the native kernels are compiled, and if not, why."""
     from tamis.kernels.cache import compiled_file, failure_file, packaged_file
     from tamis.kernels.native import NAMES
 
@@ -101,7 +101,7 @@ def _kernels() -> str:
 
 
 def packages() -> tuple[list[Package], dict[str, list[Package]]]:
-    """The packages tamis needs, and those of each extra, as its own metadata names them.
+    """The packages that tamis needs, and those of each extra, from its own metadata.
 
     >>> "pyarrow" in [package.name for package in packages()[0]]
     True
@@ -169,7 +169,7 @@ def _show(
     )
     _section("Packages", [(package.name, package.version or f"missing: {install()}") for package in core])
     _section("Extras", [(extra, _extra_state(extra, members)) for extra, members in extras.items()])
-    _section("Cluster", [("Ray", ray.version or "not installed; only needed for more than one machine")])
+    _section("Cluster", [("Ray", ray.version or "not installed; needed only for more than one machine")])
 
 
 def _extra_state(extra: str, members: list[Package]) -> str:

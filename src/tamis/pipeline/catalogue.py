@@ -195,7 +195,7 @@ def _offered_names(module: Any) -> Iterator[str]:
 
 
 def _is_offered(thing: Any) -> bool:
-    """Whether it is a class that does something by itself, not a base class."""
+    """Whether it is a class that can be used as it is, not a base class."""
     if not inspect.isclass(thing):
         return False
     if issubclass(thing, ProcessingStage):

@@ -1,4 +1,4 @@
-"""Input, output and run directory must not get into each other's way: checked before anything is touched."""
+"""Checks, before anything is written, that input, output and run directory do not overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAGIC = "*?["
 
 
 def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> None:
-    """Refuse a pipeline that would read what it writes, or remove what it reads. Local paths only.
+    """Refuse a pipeline that would read its own output, or remove its own input. Only local paths are checked.
 
     Args:
         plan: The plan.
@@ -35,7 +35,7 @@ def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> 
 
 
 def _read(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Files, directories and patterns that are read, with the endings looked for."""
+    """Files, directories and patterns that are read, with the file name endings that count."""
     for vertex in plan.vertices:
         given = getattr(vertex.stage, "file_paths", None)
         for path in [given] if isinstance(given, str | os.PathLike) else given or []:
@@ -52,7 +52,7 @@ def _written(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _would_read(path: str, endings: tuple[str, ...], destination: Any) -> bool:
-    """Whether a file of the writer's is one of those that are read."""
+    """Whether a file that the writer makes would be read."""
     if endings and not any(destination.ending.startswith(ending) for ending in endings):
         return False
     if not any(c in path for c in _MAGIC):

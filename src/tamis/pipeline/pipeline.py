@@ -52,7 +52,7 @@ class Pipeline:
             self.add_stage(stage)
 
     def add_stage(self, stage: Stage) -> Pipeline:
-        """Add a stage at the end; returns the pipeline, so that calls can be chained."""
+        """Add a stage at the end. Returns the pipeline, so that calls can be chained."""
         if inspect.isclass(stage):
             raise TypeError(f"add_stage({stage.__name__}) was given the class: add an object, {stage.__name__}(...)")
         if not isinstance(stage, ProcessingStage):
@@ -61,16 +61,16 @@ class Pipeline:
         return self
 
     def plan(self, executor: Executor | None = None, initial: type[Task[Any]] | None = EmptyTask) -> Plan:
-        """Plan the pipeline: unfold it, check it from end to end, and say what will run together.
+        """Plan the pipeline: unfold it, check it from end to end, and decide which stages run together.
 
-        ``print(pipeline.plan())`` shows it. Nothing runs, but readers look at the first rows of their input.
+        ``print(pipeline.plan())`` shows the plan. Nothing runs, but readers read the first rows of their input.
         """
         executor = executor or default_executor()
         batch = executor.execution_mode == "batch"
         return make_plan(self.name, self.stages, initial=initial, fuse=executor.fuse, batch=batch)
 
     def describe(self) -> str:
-        """The pipeline in words: each stage with its parameters and what it needs."""
+        """A description of the pipeline: each stage with its parameters and resources."""
         lines = [f"Pipeline: {self.name}"]
         if self.description:
             lines.append(f"Description: {self.description}")
@@ -120,11 +120,14 @@ class Pipeline:
         """Run the pipeline.
 
         Args:
-            executor: Who runs it; the Ray cluster this process has (``RAY_ADDRESS``), else this machine.
+            executor: What runs it; by default the Ray cluster that this process uses (``RAY_ADDRESS``), else this
+                machine.
             initial_tasks: Tasks for the first stage, when that does not make its own.
-            run_dir: Directory for what the run remembers; a new one below ``.tamis/runs`` by default.
-            progress: What is shown meanwhile: ``"auto"`` is a live table on a terminal, else a line now and then.
-            drop_ledger: Whether to note in the run directory which rows were left out, and why.
+            run_dir: Directory for the run's report, counts, quarantine and ledger; by default a new one below
+                ``.tamis/runs``.
+            progress: What is shown while it runs: ``"auto"`` is a live table on a terminal, else a line every ten
+                seconds.
+            drop_ledger: Whether to record in the run directory which rows were dropped, and why.
             scratch: Where data between stages is kept: a local path, or an fsspec address such as
                 ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
                 of Ray where the machines of a cluster do not share it.
@@ -142,17 +145,17 @@ class Pipeline:
 
 
 def _fresh(task: Task[Any]) -> Task[Any]:
-    """A copy without identity: a task of an earlier run gets a new place in this one, and its owner keeps the old."""
+    """A copy without identity: a task of an earlier run gets a new one in this run, and the original keeps its own."""
     if not isinstance(task, Task):
         hint = f"give an object, {task.__name__}()" if inspect.isclass(task) else "give a list of tasks"
-        raise TypeError(f"run(initial_tasks=...): {task!r} is no task; {hint}")
+        raise TypeError(f"run(initial_tasks=...): {task!r} is not a task; {hint}")
     fresh = copy.copy(task)
     fresh.task_id, fresh.order = "", ()
     return fresh
 
 
 def default_executor() -> Executor:
-    """The executor of a run that names none: a cluster's where this process has one, else this machine's."""
+    """The executor of a run that names none: on the Ray cluster that this process uses, else on this machine."""
     from tamis.pipeline.recipe import RunSettings
 
     return RunSettings().make_executor()

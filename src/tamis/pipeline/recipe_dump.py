@@ -46,7 +46,7 @@ def dump_recipe(pipeline: Pipeline) -> str:
 
 
 def _dump_stage(stage: ProcessingStage[Any, Any], what: str) -> Any:
-    """A stage of the list: the bare name where there is nothing to say."""
+    """A stage of the list: its name alone if it has no parameters."""
     dumped = _dump_object(stage, what)
     ((name, parameters),) = dumped.items()
     return dumped if parameters else name
@@ -74,7 +74,7 @@ def _dump_object(thing: Any, what: str) -> dict[str, Any]:
 
 
 def _parameters(thing: Any, what: str) -> dict[str, Any]:
-    """The values an object was made with: the attributes of the same names, or of the same names behind a ``_``."""
+    """The values an object was made with, from its attributes of the same names, or of the same names after a ``_``."""
     own = thing.parameters() if isinstance(thing, ProcessingStage) else {}
     values = {}
     for parameter in parameters_of(type(thing)):
@@ -88,13 +88,13 @@ def _parameters(thing: Any, what: str) -> dict[str, Any]:
         else:
             raise RecipeError(
                 f"{what}: it does not keep its parameter {parameter.name!r} as an attribute of that name, "
-                "so a recipe cannot be written. A dataclass does it by itself"
+                "so a recipe cannot be written. A dataclass keeps its parameters"
             )
     return values
 
 
 def _as_read(value: Any, hint: Any) -> Any:
-    """A value as it will be when the recipe is read: a whole number where a ``float`` belongs becomes one.
+    """A value as it will be when the recipe is read: a whole number for a ``float`` becomes a ``float``.
 
     >>> _as_read({"a": [1, 2]}, dict[str, list[float]] | None), _as_read(1, float | int)
     ({'a': [1.0, 2.0]}, 1)
@@ -125,18 +125,18 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _dump_settings(
-    stage: ProcessingStage[Any, Any], make_anew: Callable[[], ProcessingStage[Any, Any]], what: str
+    stage: ProcessingStage[Any, Any], make_again: Callable[[], ProcessingStage[Any, Any]], what: str
 ) -> dict[str, Any]:
-    """What :meth:`with_` changed: the differences from the stage made anew with the same parameters."""
+    """What :meth:`with_` changed: the differences from a new stage with the same parameters."""
     settings: dict[str, Any] = {}
     if isinstance(stage, CompositeStage):
         settings.update(getattr(stage, "_settings", {}))
-        if "name" not in stage.parameters() and stage.name != make_anew().name:
+        if "name" not in stage.parameters() and stage.name != make_again().name:
             settings["name"] = stage.name
         if getattr(stage, "_overrides", {}):
             settings["stages"] = getattr(stage, "_overrides", {})
     else:
-        fresh, parameters = make_anew(), {p.name for p in parameters_of(type(stage))}
+        fresh, parameters = make_again(), {p.name for p in parameters_of(type(stage))}
         for key in SETTINGS:
             attribute = f"_{key}" if hasattr(ProcessingStage, f"_{key}") else key
             is_parameter = key in parameters and not isinstance(stage, FunctionStage)
@@ -155,7 +155,7 @@ def _dump_setting(key: str, value: Any, what: str) -> Any:
 
 
 def _dump_value(value: Any, what: str) -> Any:
-    """A value as plain YAML can hold it."""
+    """A value in a form that plain YAML can hold."""
     if isinstance(value, enum.Enum):
         return _dump_value(value.value, what)
     if value is None or type(value) in (bool, int, float, str):
@@ -178,11 +178,11 @@ def _dump_value(value: Any, what: str) -> Any:
     if isinstance(value, str | int | float):  # a subclass of one of them
         return next(kind(value) for kind in (str, int, float) if isinstance(value, kind))
     if isinstance(value, bytes | bytearray | memoryview) or not hasattr(type(value), "__module__"):
-        raise RecipeError(f"{what}: {type(value).__name__} is nothing that a recipe can hold")
+        raise RecipeError(f"{what}: {type(value).__name__} cannot be written in a recipe")
     return _dump_object(value, what)
 
 
 def _dump_key(key: Any, what: str) -> Any:
     if key is None or isinstance(key, str | int | float | bool):
         return key
-    raise RecipeError(f"{what}: the key {key!r} is nothing that a recipe can hold")
+    raise RecipeError(f"{what}: the key {key!r} cannot be written in a recipe")

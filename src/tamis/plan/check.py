@@ -52,7 +52,7 @@ class AddedColumns:
         stage: The stage's name in the plan.
         kind: Its class.
         columns: The columns.
-        may_replace: Whether it was told to replace columns.
+        may_replace: Whether it may replace columns.
     """
 
     stage: str
@@ -67,7 +67,7 @@ class AddedColumns:
         return cls(vertex.name, type(stage).__name__, tuple(stage.adds_columns()), stage.overwrite_columns)
 
     def check(self, available: Collection[str]) -> None:
-        """Refuse a stage that would replace a column of its input without being told to."""
+        """Refuse a stage that would replace a column of its input, unless it may."""
         for column in () if self.may_replace else self.columns:
             if self.columns.count(column) > 1:
                 raise ColumnError(

@@ -1,4 +1,4 @@
-"""Objects in words that are the same in every process: what a plan's fingerprint is made of."""
+"""Descriptions of objects that are the same in every process, for the fingerprint of a plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def describe(thing: Any) -> str:
-    """A stage, parameter or function in words that change when what it does changes.
+    """A description of a stage, parameter or function, which changes when its behaviour changes.
 
     >>> describe({"b": 1, "a": [True, None]})
     "{'a': [True, None], 'b': 1}"

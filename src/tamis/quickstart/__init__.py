@@ -33,8 +33,8 @@ def quickstart_pipeline(output: str) -> Pipeline:
     """Read, clean, score and filter, deduplicate, write: what the quickstart runs.
 
     Args:
-        output: Directory for the result: in ``curated/`` what is kept, in ``dropped/`` what the filters left out, with
-            the reasons.
+        output: Directory for the result: ``curated/`` for the kept rows, ``dropped/`` for the dropped ones with the
+            reasons.
 
     >>> [stage.name for stage in quickstart_pipeline("out").stages][0]
     'JsonlReader'
@@ -84,8 +84,8 @@ def run_quickstart(
     """Curate the sample data set.
 
     Args:
-        output: Directory for the result and the report. What an earlier quickstart left there is replaced.
-        executor: Who runs it; this machine by default.
+        output: Directory for the result and the report. Those of an earlier quickstart are replaced.
+        executor: What runs it; this machine by default.
         quiet: Whether to show no progress.
     """
     from tamis.backends.local import LocalExecutor

@@ -1,4 +1,4 @@
-"""Pages: one HTML file that needs nothing else. Whatever comes from data goes through :func:`escaped`."""
+"""Pages: one HTML file that needs nothing else. All text that comes from data goes through :func:`escaped`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 
 @dataclass(frozen=True)
 class Page:
-    """What a page consists of.
+    """The parts of a page.
 
     Args:
         kind: What it is, above its title: ``"Run report"``.
         title: Its title, as plain text.
-        head: What stands below the title, as HTML.
+        head: The part below the title, as HTML.
         sections: The rest, as HTML.
         version: The version of tamis that made it.
         badge: A word beside ``kind``, and the class of its style; none when empty.
@@ -51,7 +51,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure at the head of a page: its name, the figure, and what is to be said of it."""
+    """A figure at the top of a page: its name, its value, and a remark."""
 
     name: str
     value: str
@@ -110,12 +110,12 @@ def fixed(shown: str) -> str:
 
 
 def fill(share: float, kind: str = "") -> str:
-    """The part of a bar that is full."""
+    """The filled part of a bar."""
     return f'<span class="fill {kind}" style="width:{100 * min(max(share, 0), 1):.2f}%"></span>'
 
 
 def escaped(value: Any, limit: int | None = None) -> str:
-    """Any text as HTML that shows it and does nothing else."""
+    """Any text as HTML that shows the text and does nothing else."""
     text = str(value)
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}{_ELLIPSIS}"

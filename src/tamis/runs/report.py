@@ -37,26 +37,26 @@ def load_summary(run_dir: str | Path) -> RunSummary:
     """Read ``run.json`` of a run directory.
 
     Raises:
-        DataError: There is none, or it is not what a run writes.
+        DataError: There is none, or it is damaged.
 
     >>> load_summary("no-such-run")
     Traceback (most recent call last):
-    tamis.errors.DataError: no-such-run: this is no run directory: it has no run.json
-      A run directory is what 'tamis run' names at its end.
+    tamis.errors.DataError: no-such-run: this is not a run directory: it has no run.json
+      'tamis run' prints the path of its run directory; 'tamis runs' lists them.
     """
     path = Path(run_dir) / "run.json"
     try:
         return RunSummary.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError) as e:
         problem = "it is a file" if path.parent.is_file() else "it has no run.json"
-        hint = "A run directory is what 'tamis run' names at its end."
-        raise DataError(f"this is no run directory: {problem}", path=str(run_dir), hint=hint) from e
+        hint = "'tamis run' prints the path of its run directory; 'tamis runs' lists them."
+        raise DataError(f"this is not a run directory: {problem}", path=str(run_dir), hint=hint) from e
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror}", path=str(path)) from e
     except ValueError as e:
         raise DataError(f"this file is damaged: it is not JSON ({e})", path=str(path)) from e
     except (TypeError, AttributeError, KeyError) as e:
-        raise DataError("this file is damaged: it is not what a run writes", path=str(path)) from e
+        raise DataError("this file is damaged: it does not have the content of a run.json", path=str(path)) from e
 
 
 def write_report(run_dir: str | Path) -> Path:
