@@ -3,7 +3,7 @@
 Groups without wishes of their own share general workers: any of those takes whatever is ready and most downstream, so
 they move between stages with every task, and nothing has to be foreseen. Groups with a GPU, a number of workers, a
 runtime environment or a time limit of their own are staffed: :mod:`tamis.backends.balance` says with how many workers,
-from what was measured, and where they go. Nobody is stopped in the middle of a task.
+from what was measured, and where they go. No worker is stopped in the middle of a task.
 """
 
 from __future__ import annotations

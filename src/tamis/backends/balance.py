@@ -2,7 +2,7 @@
 
 The rate of a stage is its workers divided by what a task of the input costs it. The slowest stage sets the timing, so
 the timing is raised (max-min, "water filling") until something the slowest needs runs out. Stages whose tasks any
-general worker takes are together one consumer of all cores that nobody holds.
+general worker takes are together one consumer of all cores that no worker holds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def lay_out(
 ) -> dict[int, list[Slot]]:
     """Say where the workers of each group should be.
 
-    Workers in ``current`` stay where they are unless somebody else needs their room and that pays. The result given
+    Workers in ``current`` stay where they are unless another group needs their room and moving them pays. The result given
     back as ``current`` with nothing else changed is left as it is.
 
     Args:
@@ -287,7 +287,7 @@ class _Planner:
         return wait_s * min(rate, self.rate(after, staying)) + (self.horizon_s - wait_s) * rate
 
     def with_spares(self, node_states: list[NodeState]) -> list[NodeState]:
-        """The same with one worker more for stages that are nearly the slowest, in room that nobody needs."""
+        """The same with one worker more for stages that are nearly the slowest, in room that no other group needs."""
         rate = self.rate(node_states)
         if not 0 < rate < math.inf:
             return node_states

@@ -22,13 +22,13 @@ MAX_PORTION = 16
 """The most assignments a worker is given at once."""
 
 BRIEF_S = 0.1
-"""It does not matter whether one has to wait behind an assignment that takes no longer."""
+"""Seconds: an assignment may wait for another one that takes no longer than this."""
 
 MOMENT_S = 0.05
 """Assignments that take no longer together go to one worker, also where others are idle."""
 
 MUCH_LONGER = 4.0
-"""From this ratio on, the shorter of two assignments is not put behind the other."""
+"""From this ratio on, the shorter of two assignments does not wait for the other."""
 
 FAR_BYTES = 2**20
 """A batch larger than this waits a moment for a worker on the machine that holds it."""
@@ -132,7 +132,7 @@ class Dispatcher:
         anybody = self._registry.free(group, cpus, depth)
         if anybody is None:
             return False
-        far: str | None = None  # the home of a batch that nobody on its own machine can take
+        far: str | None = None  # the home of a batch that no worker on its own machine can take
         for home in state.ready.homes():
             batch = state.ready.peek(home)
             if not forced and self._is_too_much(self._cost(state, batch)):
@@ -207,7 +207,7 @@ class Dispatcher:
     def _depth(self, state: GroupState) -> int:
         """How many assignments a worker may hold: more when they are short, so that it need not wait for us.
 
-        Where they might wait for long, what is few or quickly done is kept for whoever is free first. One portion may
+        Where they might wait for long, few or short assignments are kept for the first worker that is free. One portion may
         be on its way while another is worked off.
         """
         group = state.group.index

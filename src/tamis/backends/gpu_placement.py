@@ -321,7 +321,7 @@ def _fill(node_state: NodeState, group: int, needs: Resources, count: int, cards
 
 
 def shared_cpus(node_states: Iterable[NodeState]) -> float:
-    """Cores for the general workers: those that nobody holds, and on each node at least the last one."""
+    """Cores for the general workers: those that no worker holds, and on each node at least the last one."""
     return sum(len(node_state.nodes) * max(node_state.free_cpus, node_state.last_cpu) for node_state in node_states)
 
 

@@ -184,7 +184,7 @@ class WorkerRegistry:
         return bool(self._members[self._pool_of[group]].get(node))
 
     def room(self, node: str) -> float:
-        """Cores of a machine that nobody has taken."""
+        """Cores of a machine that no worker has taken."""
         return self._cpus.get(node, 0.0) - self._reserved.get(node, 0.0) - self._working.get(node, 0.0)
 
     def unreserved(self, node: str) -> float:
@@ -283,7 +283,7 @@ class WorkerRegistry:
             self._members[worker.pool].pop(worker.node, None)
 
     def _fits(self, worker: Worker, cpus: float) -> bool:
-        """Whether an idle worker may begin: its cores are reserved, free, or nobody else without reservation works.
+        """Whether an idle worker may begin: its cores are reserved, free, or no other worker without a reservation is working.
 
         The last lets a machine get on whose cores are all reserved: stages share where there are few.
         """

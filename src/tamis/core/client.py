@@ -149,7 +149,7 @@ class RayClient:
         self.address = started.address
         for name, value in started.before.items():
             if started.changed and os.environ.get(name) != started.changed[name]:
-                continue  # somebody else has changed it in between
+                continue  # other code has changed it in between
             if value is None:
                 os.environ.pop(name, None)
             else:

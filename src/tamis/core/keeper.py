@@ -1,4 +1,4 @@
-"""Keeps one Ray node: starts it, and ends every process of it when told to, or when whoever asked for it is gone.
+"""Keeps one Ray node: starts it, and ends every process of it when told to, or when the process that asked for it is gone.
 
 Run as a file by :mod:`tamis.core.node`, in a session of its own, with the standard library only. It is there because a
 script that is killed cannot clean up after itself: its parent's id is all that this process has to watch. Ray's
@@ -19,7 +19,7 @@ POLL_S = 0.1
 
 
 def keep(parent: int, grace_s: float, scratch: str, command: list[str]) -> int:
-    """Run a command until it ends, SIGTERM comes, or the parent is gone; leave no process of it behind.
+    """Run a command until it ends, SIGTERM comes, or the parent is gone; leave no process of it running.
 
     Args:
         parent: Id of the process that must live.
@@ -61,7 +61,7 @@ def kill_session(leader: int) -> None:
             except ProcessLookupError:
                 continue
         if time.monotonic() > deadline:
-            return  # in the kernel, waiting for a disk: nobody can end it
+            return  # in the kernel, waiting for a disk: it cannot be ended
         time.sleep(0.02)
 
 

@@ -139,7 +139,7 @@ def new_private_directory() -> str:
     outer = os.path.join(base, name)
     os.makedirs(outer, mode=0o700, exist_ok=True)
     if os.lstat(outer).st_uid != os.getuid() or os.path.islink(outer):
-        raise ClusterError(f"{outer} belongs to somebody else. Give another directory: RayClient(ray_temp_dir=...)")
+        raise ClusterError(f"{outer} belongs to another user. Give another directory: RayClient(ray_temp_dir=...)")
     os.chmod(outer, 0o700)
     return tempfile.mkdtemp(prefix="", dir=outer)
 
@@ -171,7 +171,7 @@ def agree_on_tokens(*, create: bool) -> None:
 
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    # What runs here is the caller's: when it is told to end, there is nobody left to hand work over to.
+    # What runs here is the caller's: when it is told to end, no process is left to hand work over to.
     environment.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
     # Two clusters on one machine must not meet here either; Ray itself does not look for another port.
     for name, port in (("AUTOSCALER_METRIC_PORT", 44217), ("DASHBOARD_METRIC_PORT", 44227)):

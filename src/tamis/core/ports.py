@@ -12,7 +12,7 @@ _OF_WORKERS = range(10002, 20000)
 
 
 class DefaultPort(int):
-    """A port that nobody chose, so that another one will do when it is taken.
+    """A default port: if it is taken, another one will do.
 
     >>> isinstance(DefaultPort(6379), int), DefaultPort(6379) == 6379
     (True, True)
@@ -34,7 +34,7 @@ def is_free(port: int) -> bool:
 
 
 def choose_port(name: str, wanted: int, taken: Collection[int] = ()) -> int:
-    """The port, or the next free one if nobody chose it.
+    """The port, or the next free one if it is a default.
 
     Args:
         name: What it is for, as the parameter is called.

@@ -22,7 +22,7 @@ REACH_S = 10.0
 
 
 def check_port_answers(address: str) -> None:
-    """Refuse an address on which nobody listens."""
+    """Refuse an address at which nothing listens."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdigit()):
         raise ClusterError(f"{address!r} is no address of a cluster: write host:port, as `ray start` shows it")

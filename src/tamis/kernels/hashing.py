@@ -125,7 +125,7 @@ def _collapse(block: Utf8) -> Utf8:
     found = words_inside(block, kept)
     is_last = np.zeros(len(found.ends), np.bool_)
     is_last[np.cumsum(found.counts)[found.counts > 0] - 1] = True
-    gaps = found.ends[~is_last]  # the first byte behind each word that another one follows
+    gaps = found.ends[~is_last]  # the first byte after each word that another one follows
     data[gaps], kept[gaps] = 0x20, True
     offsets = np.zeros(len(block) + 1, np.int64)
     np.cumsum(sum_of_pieces(found.ends - found.starts, found.counts) + np.maximum(found.counts - 1, 0), out=offsets[1:])

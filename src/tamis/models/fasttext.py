@@ -96,7 +96,7 @@ def ends_within(texts: Utf8, max_bytes: int | None) -> NDArray[np.int64]:
     if max_bytes is None:
         return ends
     cuts = np.minimum(ends, starts + max_bytes)
-    for _ in range(3):  # a character has at most three bytes behind its first
+    for _ in range(3):  # a character has at most three bytes after its first
         inside = np.flatnonzero(cuts < ends)
         cuts[inside] -= (texts.data[cuts[inside]] & 0xC0) == 0x80
     return np.maximum(cuts, starts)

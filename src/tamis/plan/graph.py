@@ -76,7 +76,7 @@ class _Builder:
         self._inside: list[tuple[str, str]] = []  # composites being unfolded: their unique names and their own
 
     def chain(self, stages: Sequence[Stage], ways: list[Way]) -> list[Way]:
-        """Add stages one behind the other, after the given open ways; return the ways open behind the last."""
+        """Add stages one after another, after the given open ways; return the ways that are open after the last."""
         for number, stage in enumerate(stages):
             if number and not ways:
                 raise PlanError(f"nothing reaches stage {stage.name!r}: all ways before it end in writers")
@@ -135,7 +135,7 @@ class _Builder:
         return ways
 
     def _set_down(self, stage: Stage, ways: list[Way]) -> list[Way]:
-        """Put a stop before a stage: tasks are set down on disk until all of them are there."""
+        """Put a barrier before a stage: tasks are spilled to disk until all of them have arrived."""
         if all(self.vertices[v].is_source or isinstance(self.vertices[v].stage, LoadSpilled) for v, _ in ways):
             return ways
         folder = folder_for(f"before {len(self.vertices)} {stage.name}")

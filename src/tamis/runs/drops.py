@@ -57,7 +57,7 @@ class DropLog:
         """Write what was noted as Parquet, to a path or to a file that is open."""
         import pyarrow.parquet as pq
 
-        # What hardly ever occurs twice needs no dictionary, and nobody asks for a range of scores or rows.
+        # Values that rarely repeat need no dictionary, and scores and rows are not searched by range.
         few_values = [column.name for column in SCHEMA if pa.types.is_dictionary(column.type)]
         pq.write_table(self.table(), path, compression="zstd", use_dictionary=few_values, write_statistics=False)
 

@@ -1,7 +1,7 @@
 """Branches: send rows down different ways, copy them to a side writer, keep what a filter leaves out.
 
 A branch is a list of stages. One that ends in a writer ends there; any other flows on, together with the rest, into
-the stage behind the branch.
+the stage after the branch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BranchStage(ProcessingStage[Any, Any]):
     side_ports: ClassVar[frozenset[str]] = frozenset()
 
     def branches_by_port(self) -> dict[str, Stages]:
-        """The stages behind each port; an empty list leads straight on."""
+        """The stages after each port; an empty list leads straight on."""
         raise NotImplementedError
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:

@@ -38,7 +38,7 @@ class LocalExecutor:
         substrate: ``"auto"`` runs stages whose work is outside Python's lock on threads and the others on processes.
             ``"inline"``, ``"threads"`` and ``"processes"`` run all of them there.
         execution_mode: ``"streaming"``: all stages at the same time, on different batches. ``"batch"``: one stage
-            after the other, over the whole data, which is set down on disk in between.
+            after the other, over the whole data, which is spilled to disk in between.
         memory_budget: Memory for tasks between stages, in bytes or as ``"1GiB"``. By default a quarter of the
             machine's, at most 128 MiB a worker (but no less than 512 MiB).
         retries: How often a task is tried again after its stage raised.

@@ -18,7 +18,7 @@ KEYS = ("runtime_env", "reserved_cpus", "reserved_gpus")
 class RayActorPoolExecutor(StreamingExecutor):
     """Runs a pipeline on a Ray cluster one stage at a time: each has the whole cluster, then makes way for the next.
 
-    What a stage made is set down in the run directory before the next one begins; which task is finished first does
+    The outputs of a stage are spilled to the run directory before the next one begins; which task is finished first does
     not matter. For stages that must see everything before they start, and for models so large that only one fits.
 
     Args:

@@ -188,7 +188,7 @@ def _within_stage(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except Exception:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it would otherwise go unreported
         code = error.code if isinstance(error, SystemExit) else None
         os._exit(code if isinstance(code, int) else 1)
 

@@ -2,7 +2,7 @@
 
 Each function reads a text and writes the new one, and gives its size; -1 if it stays as it is, and what was written
 then means nothing.
-Bytes behind the text are read and bytes behind what is written are overwritten, :data:`PADDING` at most.
+Bytes after the text are read and bytes after the output are overwritten, :data:`PADDING` at most.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _returns = any_of("\r")
 
 @helper
 def copy(target, at, source, begin, end):
-    """Copy bytes, 64 at a time; gives the place behind them."""
+    """Copy bytes, 64 at a time; gives the place after them."""
     size = end - begin
     done = 0
     while done < size:
@@ -62,7 +62,7 @@ def copy(target, at, source, begin, end):
 
 @helper
 def copy_exactly(target, at, source, begin, end):
-    """The same, and nothing behind is read or written."""
+    """The same, and nothing after them is read or written."""
     size = end - begin
     whole = size & ~63
     copy(target, at, source, begin, begin + whole)

@@ -44,7 +44,7 @@ _beginnings = byte_mask((0xC0, 0xFF))
 def character(text, at):
     """The character of more than one byte that begins at a byte, and how many bytes it has.
 
-    Of bytes that are no UTF-8 (Parquet files may hold any) it makes some character or other, but one that there is:
+    Bytes that are not UTF-8 (Parquet files may hold any) become some character, but one that exists:
     tables are as long as there are characters.
     """
     lead = int64(text[at])
