@@ -52,7 +52,8 @@ class Longest(Exchange[DocumentBatch, DocumentBatch]):
 
 
 @pytest.mark.parametrize("substrate", ["threads", "processes"])
-def test_everything_on_s3(bucket: str, tmp_path: Path, substrate: str) -> None:
+def test_everything_on_s3(bucket: str, tmp_path: Path, substrate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     fs = s3fs.S3FileSystem()
     for number in range(4):
         rows = [{"text": f"t{n % 11}", "n": n + 20 * number, "site": f"s{n % 5}"} for n in range(20)]
@@ -65,7 +66,7 @@ def test_everything_on_s3(bucket: str, tmp_path: Path, substrate: str) -> None:
             Sample(rows=60),
             ExactDeduplication(partitions=2),
             Longest(),
-            JsonlWriter(output),
+            JsonlWriter(output, shard_bytes="64KiB" if substrate == "threads" else None),
         ]
         executor = LocalExecutor(workers=2, substrate=substrate)  # type: ignore[arg-type]  # one of the literals
         result = Pipeline("p", stages=stages).run(
@@ -79,3 +80,4 @@ def test_everything_on_s3(bucket: str, tmp_path: Path, substrate: str) -> None:
     local = ran(str(tmp_path / "out"), "local", None)
     assert [fs.cat_file(path) for path in on_s3] == [Path(path).read_bytes() for path in local]
     assert not fs.find(f"{bucket}/scratch")
+    assert not list(tmp_path.glob("s3:*"))  # an address was not taken for a local path

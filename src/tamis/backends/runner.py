@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import os
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from tamis.runs.publication import remove_unpublished, sync
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import join
+from tamis.stages.io.paths import is_local, join
 from tamis.stages.scratch import write_file
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
@@ -160,6 +161,15 @@ class RunPaths:
     workers_sync: bool = False
     payloads: str = ""
     staging: str = ""
+
+    @property
+    def local(self) -> str:
+        """A folder of the machine for small files of workers; the driver sees it unless records wait for it."""
+        if is_local(self.scratch):
+            return self.scratch
+        if self.outputs and not self.staging:
+            return os.path.join(os.path.dirname(self.outputs), "scratch")
+        return os.path.join(tempfile.gettempdir(), f"tamis-{digest(self.scratch)}")
 
 
 class GroupRunner:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import base_name, filesystem, is_local, join, make_directory, parent, renames
 from tamis.tasks import Task
-from tamis.tasks.storage import decode_task, encode_task, read_task, temporary_beside, write_task
+from tamis.tasks.storage import decode_task, encode_task, read_task, temporary_beside, write_task, written_bytes
 
 __all__ = [
     "exists",
@@ -56,7 +56,7 @@ def write_file(final: str, rows: int, fill: Callable[[pa.NativeFile], object], s
         with temporary_beside(final) as temporary:
             with pa.OSFile(temporary, "wb") as sink:
                 fill(sink)
-            return Publish(temporary, final, rows, os.path.getsize(temporary))
+            return Publish(temporary, final, rows, written_bytes(temporary))
     buffer = pa.BufferOutputStream()
     fill(buffer)
     content = buffer.getvalue()

@@ -38,7 +38,7 @@ def write_task(task: Task[Any], path: str) -> int:
     """
     with pa.OSFile(path, "wb") as sink:
         encode_task(task, sink)
-    return _written_bytes(path)
+    return written_bytes(path)
 
 
 def encode_task(task: Task[Any], sink: pa.NativeFile) -> None:
@@ -55,7 +55,7 @@ def encode_task(task: Task[Any], sink: pa.NativeFile) -> None:
             writer.write_batch(batch)
 
 
-def _written_bytes(path: str) -> int:
+def written_bytes(path: str) -> int:
     """The size of a file that was just written; other users may not write to it, whatever the umask allows."""
     status = os.stat(path)
     if status.st_mode & stat.S_IWOTH and os.name == "posix":
@@ -94,7 +94,8 @@ def read_task(path: str) -> Task[Any]:
     with Path(path).open("rb") as file:
         magic = file.read(len(_BUFFERS))
     if magic == _BUFFERS:
-        return decode_task(pa.py_buffer(np.memmap(path, np.uint8, mode="c")))
+        mapped = np.memmap(path, np.uint8, mode="c")
+        return Task.from_buffers(_read_buffers(memoryview(mapped)))  # type: ignore[arg-type]  # arrays are buffers
     with pa.memory_map(path, "rb") as source:
         return decode_task(source.read_buffer())
 

@@ -140,7 +140,7 @@ class Operator:
         self._spec, self._mailbox, self._worker = spec, mailbox, worker
         sys.path += [p for p in spec.path if p not in sys.path]
         self._group: GroupSpec = pickle.loads(spec.stages)[spec.group]
-        self._marker_path = RunningStage.path(spec.places.scratch, os.urandom(8).hex())
+        self._marker_path = RunningStage.path(spec.places.local, os.urandom(8).hex())
         self._marker = RunningStage(self._marker_path)
         self._runner = self._new_runner()
         self._payloads = spec.places.payloads or join(spec.places.scratch, "payloads")

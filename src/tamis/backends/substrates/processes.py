@@ -189,7 +189,7 @@ class ProcessSubstrate(ThreadSubstrate):
 
     def _running_stage(self, worker: int) -> str:
         """The stage that a dead worker was running."""
-        vertex = RunningStage.read(RunningStage.path(self._places.scratch, str(worker)))
+        vertex = RunningStage.read(RunningStage.path(self._places.local, str(worker)))
         names = {v: name for spec in self._specs.values() for v, name in spec.names.items()}
         return names.get(vertex, "") if vertex is not None else ""
 

@@ -53,7 +53,6 @@ from tamis.backends.substrates.ray_worker import (
     RayWorker,
     running_stage,
     save_task,
-    sentinel_folder,
     set_up_node,
 )
 from tamis.stages.base import ProcessingStage
@@ -157,7 +156,7 @@ class RaySubstrate:
         self._stage_names = {v: name for spec in specs.values() for v, name in spec.names.items()}
         self._saving: list[Any] = []
         if places.scratch and not places.staging:
-            Path(sentinel_folder(places), SENTINEL).touch()
+            Path(places.local, SENTINEL).touch()
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
@@ -375,7 +374,7 @@ class RaySubstrate:
             return [event]
         where = NodeAffinitySchedulingStrategy(state.node, soft=False)
         read = ray.remote(num_cpus=0, max_retries=0)(running_stage).options(scheduling_strategy=where)
-        vertex: Any = read.remote(self._places.scratch, str(worker))
+        vertex: Any = read.remote(self._places.local, str(worker))
         vertex.future().add_done_callback(lambda future: self._answers.put((event, worker, future)))
         return []
 

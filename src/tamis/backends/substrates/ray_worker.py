@@ -120,7 +120,7 @@ class RayWorker:
         missing = _not_shared(places)
         if missing is not None:
             return missing, False
-        marker = RunningStage(RunningStage.path(places.scratch, self._worker_id)) if places.scratch else None
+        marker = RunningStage(RunningStage.path(places.local, self._worker_id)) if places.scratch else None
         self._placement = WorkerRunners(self._specs, places, self._worker_id, self._gpu_ids, marker)
         return None
 
@@ -304,22 +304,15 @@ def _travelling(failure: Failure) -> Failure:
     return failure if travels(failure.exception) else replace(failure, exception=None)
 
 
-def sentinel_folder(places: RunPaths) -> str:
-    """The folder of the run directory with the file by which workers see that they have it."""
-    from tamis.stages.io.paths import is_local
-
-    return places.scratch if is_local(places.scratch) else os.path.join(os.path.dirname(places.outputs), "scratch")
-
-
 def _not_shared(places: RunPaths) -> Failure | None:
     """What is wrong if this machine does not see the run's directory."""
     from tamis.backends.runner import Failure
     from tamis.errors import PlanError
 
-    if not places.scratch or places.staging or os.path.exists(os.path.join(sentinel_folder(places), SENTINEL)):
+    if not places.scratch or places.staging or os.path.exists(os.path.join(places.local, SENTINEL)):
         return None
     words = (
-        f"the run directory {os.path.dirname(sentinel_folder(places))} is not there on machine "
+        f"the run directory {os.path.dirname(places.local)} is not there on machine "
         f"{os.uname().nodename}, where a worker runs, but it was there on all machines when the run began: give one on "
         "a file system that all machines of the cluster share, run(run_dir=...)"
     )

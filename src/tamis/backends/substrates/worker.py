@@ -44,7 +44,7 @@ def main() -> None:
     if hello is None or stages is None:
         return
     sys.path, sys.argv, worker_id, gpu_ids, places, payloads = pickle.loads(hello)
-    marker = RunningStage(RunningStage.path(places.scratch, worker_id)) if places.scratch else None
+    marker = RunningStage(RunningStage.path(places.local, worker_id)) if places.scratch else None
     runners = WorkerRunners(pickle.loads(stages), places, worker_id, gpu_ids, marker)
     outbox = Outbox(answers, payloads, runners.name_of)
     inbox: queue.Queue[Fetched | None] = queue.Queue(maxsize=1)
