@@ -44,8 +44,8 @@ def lay_out(
 ) -> dict[int, list[Slot]]:
     """Say where the workers of each group should be.
 
-    Workers in ``current`` stay where they are unless another group needs their room and moving them pays. The result given
-    back as ``current`` with nothing else changed is left as it is.
+    Workers in ``current`` stay where they are unless another group needs their room and moving them pays. The result
+    given back as ``current`` with nothing else changed is left as it is.
 
     Args:
         nodes: The cluster.

@@ -207,8 +207,8 @@ class Dispatcher:
     def _depth(self, state: GroupState) -> int:
         """How many assignments a worker may hold: more when they are short, so that it need not wait for us.
 
-        Where they might wait for long, few or short assignments are kept for the first worker that is free. One portion may
-        be on its way while another is worked off.
+        Where they might wait for long, few or short assignments are kept for the first worker that is free. One portion
+        may be on its way while another is worked off.
         """
         group = state.group.index
         if state.group.is_async:

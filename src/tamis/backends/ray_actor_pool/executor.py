@@ -18,8 +18,8 @@ KEYS = ("runtime_env", "reserved_cpus", "reserved_gpus")
 class RayActorPoolExecutor(StreamingExecutor):
     """Runs a pipeline on a Ray cluster one stage at a time: each has the whole cluster, then makes way for the next.
 
-    The outputs of a stage are spilled to the run directory before the next one begins; which task is finished first does
-    not matter. For stages that must see everything before they start, and for models so large that only one fits.
+    The outputs of a stage are spilled to the run directory before the next one begins; the order in which tasks finish
+    does not matter. For stages that must see everything before they start, and for models so large that only one fits.
 
     Args:
         config: ``runtime_env`` for all workers; ``reserved_cpus`` and ``reserved_gpus`` to leave to others.
