@@ -160,7 +160,6 @@ def batches(table: pa.Table) -> list[Any]:
 
 def tamis_scores(made: Any, table: pa.Table) -> tuple[NDArray[Any], NDArray[np.bool_], float]:
     """Scores and decisions for all rows through the stage a user would use, and its CPU seconds."""
-    from tamis.stages.emit import Drop
     from tamis.stages.text.filters import ScoreFilter
 
     stage = ScoreFilter(made, score_field="score")
@@ -169,20 +168,16 @@ def tamis_scores(made: Any, table: pa.Table) -> tuple[NDArray[Any], NDArray[np.b
     scores: NDArray[Any] = np.full(table.num_rows, np.nan)
     kept = np.zeros(table.num_rows, np.bool_)
     began = time.process_time()
-    results = [list(stage.process(batch)) for batch in given]
-    for output in (output for outputs in results for output in outputs if not isinstance(output, Drop)):
-        _ = output.data  # the rows that stay are copied together when they are asked for
+    results = [stage.process(batch) for batch in given]
+    for result in results:
+        _ = result.data  # the rows that stay are copied together when they are asked for
     seconds = time.process_time() - began
-    for batch, outputs in zip(given, results, strict=True):
-        for output in outputs:
-            rows, values = (
-                (batch.data["row"].to_numpy()[output.rows], output.scores)
-                if isinstance(output, Drop)
-                else (output.data["row"].to_numpy(), output.data["score"])
-            )
-            kept[rows] = not isinstance(output, Drop)
-            if values is not None:
-                scores[rows] = np.asarray(values).astype(np.float64)
+    for batch, result in zip(given, results, strict=True):
+        rows = result.data["row"].to_numpy()
+        kept[rows], scores[rows] = True, np.asarray(result.data["score"]).astype(np.float64)
+        for drop in result.dropped:
+            if drop.scores is not None:
+                scores[batch.data["row"].to_numpy()[drop.rows]] = np.asarray(drop.scores).astype(np.float64)
     return scores, kept, seconds
 
 

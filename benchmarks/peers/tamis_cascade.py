@@ -66,16 +66,12 @@ def timed(
     return median(seconds)
 
 
-def through(stage: Any, batch: Any) -> list[Any]:
+def through(stage: Any, batch: Any) -> Any:
     """What a stage makes of a batch. The rows that stay are copied together here and not when they are asked for, since
     the peers' times include that."""
-    from tamis.stages.emit import Drop
-
-    outputs = list(stage.process(batch))
-    for output in outputs:
-        if not isinstance(output, Drop):
-            _ = output.data
-    return outputs
+    kept = stage.process(batch)
+    _ = kept.data
+    return kept
 
 
 def published_sets() -> list[Any]:
@@ -87,24 +83,27 @@ def published_sets() -> list[Any]:
 
 
 def through_all(stages: list[Any], batch: Any) -> Any:
-    """What stages that give one batch or none, one after the other, make of a batch."""
-    from tamis.stages.base import emissions
-    from tamis.tasks import DocumentBatch
-
+    """What stages, one after the other, make of a batch."""
     for stage in stages:
-        batch = next((made for made in list(emissions(stage.process(batch))) if isinstance(made, DocumentBatch)), None)
-        if batch is None:
-            return None
+        batch = stage.process(batch)
     return batch.data
 
 
+def merged(stages: list[Any]) -> list[Any]:
+    """The stages as the planner runs them: neighbouring filters as one."""
+    found = stages[:1]
+    for stage in stages[1:]:
+        together = found[-1].merged_with(stage)
+        found[-1:] = [found[-1], stage] if together is None else [together]
+    return found
+
+
 def sets(path: str, repeat: str) -> dict[str, Any]:
-    table, stages = read_table(path), published_sets()
-    for number, stage in enumerate(stages):
-        stage.foresee(stages[number + 1 :])
+    table, stages = read_table(path), merged(published_sets())
+    for stage in stages:
         stage.setup()
     seconds = timed(lambda batches: [through_all(stages, batch) for batch in batches], table, int(repeat))
-    kept = [found for batch in fresh_batches(table) if (found := through_all(stages, batch)) is not None]
+    kept = [through_all(stages, batch) for batch in fresh_batches(table)]
     return {"seconds": seconds, "kept": [i for found in kept for i in found["id"].to_pylist()]}
 
 
@@ -113,13 +112,10 @@ def scored(path: str, repeat: str) -> dict[str, Any]:
 
 
 def step(path: str, repeat: str, scores: bool = False) -> dict[str, Any]:
-    from tamis.stages.emit import Drop
-
     table, stage = read_table(path), english_cascade(scores)
     stage.setup()
     seconds = timed(lambda batches: [through(stage, batch) for batch in batches], table, int(repeat))
-    outputs = [output for batch in fresh_batches(table) for output in stage.process(batch)]
-    kept = [i for output in outputs if not isinstance(output, Drop) for i in output.data["id"].to_pylist()]
+    kept = [i for batch in fresh_batches(table) for i in stage.process(batch).data["id"].to_pylist()]
     return {"seconds": seconds, "kept": kept}
 
 

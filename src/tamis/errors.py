@@ -7,10 +7,11 @@ TamisError
 │   └── ResourceError       a stage asks for more than the machine has
 ├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
+├── StorageError            output or the run directory cannot be written: disk full, read-only, not permitted
+│   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
 │   ├── AllSetAsideError    every row of a run was set aside, none was processed
 │   └── WorkerDiedError     workers died repeatedly, and no task was finished
-├── PublishError            finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
 ├── MissingExtraError       an optional package is needed (also an ImportError)
@@ -20,6 +21,7 @@ TamisError
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from tamis.printable import MESSAGE_CHARACTERS, printable
@@ -37,11 +39,13 @@ __all__ = [
     "ResourceError",
     "RunInterrupted",
     "StageError",
+    "StorageError",
     "TamisError",
     "TypeMismatchError",
     "WorkerDiedError",
     "did_you_mean",
     "install",
+    "redacted",
 ]
 
 
@@ -87,7 +91,7 @@ class DataError(TamisError, ValueError):
 
     Args:
         problem: What is wrong, in words.
-        path: The file.
+        path: The file; passwords and signatures in an address are replaced by ``***``.
         line: Line number, counted from 1.
         byte: Byte offset in the (decompressed) file, counted from 0.
         hint: What the user can do about it.
@@ -96,6 +100,7 @@ class DataError(TamisError, ValueError):
     def __init__(
         self, problem: str, *, path: str = "", line: int | None = None, byte: int | None = None, hint: str = ""
     ) -> None:
+        path = redacted(path)
         self.problem, self.path, self.line, self.byte, self.hint = problem, path, line, byte, hint
         position = []
         if line is not None:
@@ -114,6 +119,10 @@ def _rebuild_data_error(problem: str, path: str, line: int | None, byte: int | N
     return DataError(problem, path=path, line=line, byte=byte, hint=hint)
 
 
+class StorageError(TamisError):
+    """A file of the output or of the run directory cannot be written: the disk is full, read-only, not permitted."""
+
+
 class StageError(TamisError, RuntimeError):
     """A stage raised. The message ends with the user's own frames of the traceback."""
 
@@ -126,7 +135,7 @@ class WorkerDiedError(StageError):
     """Workers died repeatedly (out of memory, a crash in native code, ...), and no task was finished."""
 
 
-class PublishError(TamisError, OSError):
+class PublishError(StorageError, OSError):
     """Finished work cannot be recorded, or a finished file cannot get its final name: says which file."""
 
 
@@ -143,12 +152,16 @@ class MissingExtraError(TamisError, ImportError):
 
     >>> print(MissingExtraError("JSON from S3", package="s3fs", extra="s3"))
     JSON from S3 needs the package 's3fs', which is not installed. In a clone of tamis: pip install -e '.[s3]'
+
+    Args:
+        what: What needs it.
+        package: The package.
+        extra: The extra of tamis that installs it; empty if there is none.
     """
 
-    def __init__(self, what: str, *, package: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs the package {package!r}, which is not installed. In a clone of tamis: {install(extra)}"
-        )
+    def __init__(self, what: str, *, package: str, extra: str = "") -> None:
+        how = f"In a clone of tamis: {install(extra)}" if extra else f"pip install {package}"
+        super().__init__(f"{what} needs the package {package!r}, which is not installed. {how}")
 
 
 class NotInTamisError(TamisError, ImportError):
@@ -172,3 +185,34 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+_USER_INFO = re.compile(r"(\b[a-zA-Z][\w+.-]*://)([^\s/?#'\"]*)@")
+_SECRET_PARAMETER = re.compile(
+    r"([?&](?:[\w.-]*(?:signature|token|secret|passw|pwd|credential|api[-_]?key|access[-_]?key|auth)[\w.-]*"
+    r"|sig|key|sas|code)=)[^&\s'\"#]+",
+    re.IGNORECASE,
+)
+
+
+def redacted(text: str) -> str:
+    """A text without the passwords, tokens and signatures of the addresses in it.
+
+    Use it wherever an address is shown or recorded.
+
+    >>> redacted("sftp://ann:pw@host/a"), redacted("https://token@host/a")
+    ('sftp://ann:***@host/a', 'https://***@host/a')
+    >>> redacted("https://host/a.jsonl?part=3&X-Amz-Signature=0f3a")
+    'https://host/a.jsonl?part=3&X-Amz-Signature=***'
+    """
+    if "://" not in text:
+        return text
+    return _SECRET_PARAMETER.sub(r"\1***", _USER_INFO.sub(_without_password, text))
+
+
+def _without_password(found: re.Match[str]) -> str:
+    scheme, user_info = found.groups()
+    user, colon, _ = user_info.partition(":")
+    if scheme.startswith("http"):
+        return f"{scheme}***@"
+    return f"{scheme}{user}:***@" if colon else found[0]

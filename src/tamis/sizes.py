@@ -35,3 +35,15 @@ def _parsed(size: object) -> int:
             f"{size!r} is not a valid size: write bytes as a number, or like 512MB (10^6 bytes) or 64MiB (2^20)"
         )
     return int(float(match[1]) * unit)
+
+
+def size_text(nbytes: int) -> str:
+    """A number of bytes as text, in a binary unit.
+
+    >>> size_text(256 * 2**20), size_text(1500), size_text(12)
+    ('256 MiB', '1.5 KiB', '12 B')
+    """
+    for power, prefix in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if nbytes >= 1024**power:
+            return f"{nbytes / 1024**power:.1f}".removesuffix(".0") + f" {prefix}iB"
+    return f"{nbytes} B"

@@ -24,6 +24,7 @@ from tamis.runs.result import RunResult
 from tamis.runs.stats import StageStats
 from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.flow import BranchStage, Dropped
+from tamis.stages.io.output_directory import MARKER
 from tamis.tasks import DocumentBatch, Task
 
 __all__ = ["DroppedRow", "StageRun", "assert_batches_equal", "run_everywhere", "run_stage"]
@@ -212,7 +213,8 @@ def _executors(workers: int) -> list[LocalExecutor]:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != MARKER]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def _tasks(given: Batches) -> list[Task[Any]]:

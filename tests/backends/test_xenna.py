@@ -77,8 +77,9 @@ class Exits(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 def test_a_stage_that_ends_its_process_ends_the_run(tmp_path: Path) -> None:
     initial = [DocumentBatch({"n": [1]})]
+    pipeline = Pipeline("test", stages=[NotesItsProcess(str(tmp_path)), Exits()])  # in one worker
     with pytest.raises(WorkerDiedError, match="stage 'Exits', task 000000"):
-        Pipeline("test", stages=[Exits()]).run(XennaExecutor(), initial, run_dir=str(tmp_path / "run"), progress="off")
+        pipeline.run(XennaExecutor(), initial, run_dir=str(tmp_path / "run"), progress="off")
 
 
 class NotesItsProcess(ProcessingStage[DocumentBatch, DocumentBatch]):

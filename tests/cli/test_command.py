@@ -192,8 +192,8 @@ def made_run(folder: Path, name: str, state: str | None, pid: int | None = None)
     if state is not None:
         (path / "run.json").write_text(json.dumps({"pipeline": name, "state": state, "output_rows": 7}))
     if pid is not None:
-        mark = {"pid": pid, "host": socket.gethostname(), "started": "2026-01-02T03:04:05+00:00"}
-        (path / "running.json").write_text(json.dumps(mark))
+        mark = {"pid": pid, "host": socket.gethostname(), "since": "2026-01-02T03:04:05+00:00"}
+        (path / "run.lock").write_text(json.dumps(mark))
     return path
 
 

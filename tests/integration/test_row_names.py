@@ -90,7 +90,9 @@ def test_a_side_branch_catches_what_vanishes_in_a_users_stage(tmp_path: Path) ->
     caught = JsonlWriter(str(tmp_path / "caught"))
     stages = [JsonlReader(str(tmp_path / "in")), Dropped(pandas_filter, [caught]), JsonlWriter(str(tmp_path / "out"))]
     run(tmp_path, stages, LocalExecutor(workers=0))
-    lines = [json.loads(line) for file in (tmp_path / "caught").glob("*") for line in file.read_text().splitlines()]
+    lines = [
+        json.loads(line) for file in (tmp_path / "caught").glob("*.jsonl") for line in file.read_text().splitlines()
+    ]
     assert sorted(line["id"] for line in lines) == [n for n in range(444) if n % 5 == 0]
     assert {line["dropped_by"] for line in lines} == {"pandas_filter"}
 

@@ -68,7 +68,7 @@ def test_wrong_arguments_are_refused(place: int, argument: Any, error: type[Exce
 def test_the_number_of_arguments_is_checked() -> None:
     kernel = native.load("needles")
     assert kernel is not None
-    with pytest.raises(TypeError, match="kernel 'needles' takes 10 arguments, not 9"):
+    with pytest.raises(TypeError, match="kernel 'needles': it takes 10 arguments, not 9"):
         kernel(*GOOD[1:])
 
 

@@ -130,13 +130,47 @@ def test_a_cache_that_cannot_be_written_to_is_done_without(own_package: Path) ->
     assert python(own_package, USE_TOY, kernels="", cache=str(own_package / "image")) == "42"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there everybody has temporary files of their own")
-def test_kernels_in_a_temporary_folder_that_others_may_write_to_are_not_run(own_package: Path) -> None:
-    folder = own_package / f"tamis-{os.getuid()}"
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="files have owners and modes on POSIX systems")
+LOAD = "from tamis.kernels import native; print(native.load('toy') is not None)"
+
+
+@POSIX
+@pytest.mark.parametrize("depth", range(4), ids=["the cache", "kernels", "the folder of this version", "the file"])
+def test_kernels_that_others_can_have_written_are_not_run(own_package: Path, depth: int) -> None:
+    assert python(own_package, LOAD) == "True"
+    (compiled,) = (own_package / "cache").rglob("toy.o")
+    assert python(own_package, LOAD, kernels="") == "True"
+    folder = [*reversed(compiled.relative_to(own_package).parents), compiled.relative_to(own_package)][1 + depth]
+    (own_package / folder).chmod(0o775)
+    # It is neither run nor written to: another folder takes its place, in which the kernel is compiled first.
+    before = compiled.stat().st_mtime_ns
+    assert python(own_package, LOAD, kernels="") == "False"
+    assert python(own_package, LOAD) == "True"
+    if depth < 3:
+        assert compiled.stat().st_mtime_ns == before
+        assert len(list(own_package.glob("tamis-*/**/toy.o"))) == 1
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["cache", "spare"])
+def test_a_folder_that_is_refused_is_named(own_package: Path, name: str) -> None:
+    folder = own_package / ("cache" if name == "cache" else f"tamis-{os.getuid()}")
     folder.mkdir()
     folder.chmod(0o777)
-    code = "from tamis.kernels import native; print(native.load('toy'))"
-    assert python(own_package, code, cache=f"{os.devnull}/cache") == "None"
+    cache = "" if name == "cache" else f"{os.devnull}/cache"
+    code = "import logging, sys; logging.basicConfig(stream=sys.stdout); " + LOAD
+    said = python(own_package, code, cache=cache)
+    assert f"{folder} is not used for compiled kernels, because other users can write to it" in said
+    assert said.endswith("True" if name == "cache" else "False")
+
+
+@POSIX
+@pytest.mark.skipif(sys.platform != "win32" and os.getuid() != 0, reason="only root can give files away")
+def test_kernels_of_another_user_are_not_run(own_package: Path) -> None:
+    assert python(own_package, LOAD) == "True"
+    os.chown(own_package / "cache", 12345, -1)
+    code = "import logging, sys; logging.basicConfig(stream=sys.stdout); " + LOAD
+    assert "because it belongs to the user 12345" in python(own_package, code, kernels="")
 
 
 def test_off_means_off() -> None:

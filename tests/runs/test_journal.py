@@ -95,7 +95,9 @@ def test_a_name_that_is_taken_by_a_directory_is_reported_and_costs_nothing_else(
     journal = RunJournal(directory, commit_s=NEVER_S)
     (tmp_path / "1").mkdir()
     record(journal, tmp_path, range(2))
-    with pytest.raises(PublishError, match=r"/1: a finished file cannot get its final name: Is a directory"):
+    with pytest.raises(
+        PublishError, match=r"/1: a finished file cannot get its final name: there is a directory of this name"
+    ):
         journal.flush()
     assert (tmp_path / "0").exists()
     journal.close()

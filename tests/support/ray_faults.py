@@ -48,7 +48,7 @@ def first_time(folder: str, what: str) -> bool:
     return True
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 200.0) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -22,8 +22,11 @@ from tamis.stages.base import ProcessingStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.flow import Dropped, Route
 from tamis.stages.io import FilePartitioningStage, JsonlWriter, ParquetReader, ParquetWriter
-from tamis.stages.text.filters import ScoreFilter, WordCountFilter
+from tamis.stages.mixing import Sample
+from tamis.stages.text.columns import AddId, SelectColumns
+from tamis.stages.text.filters import Filter, Score, ScoreFilter, WordCountFilter
 from tamis.stages.text.modifiers import Modify
+from tamis.stages.text.segments import DocumentSplitter
 from tamis.tasks import (
     AudioBatch,
     AudioTask,
@@ -274,3 +277,22 @@ def test_bytes_do_not_go_into_json_lines(tmp_path: Path) -> None:
         Pipeline("p", stages=[JsonlWriter(str(tmp_path / "out"))]).run(
             initial_tasks=[batch], progress="off", run_dir=str(tmp_path / "run")
         )
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        AddId(id_field="id"),
+        Filter(lambda path: True, filter_field="image_path"),
+        Score(len, score_field="length", text_field="image_path"),
+        SelectColumns(["image_path"]),
+        Sample(0.999),
+        DocumentSplitter(separator="/", text_field="image_path"),
+    ],
+    ids=lambda stage: stage.name,
+)
+def test_images_stay_images(tmp_path: Path, stage: Any) -> None:
+    images = [ImageBatch({"image_path": ["a", "b"]}), ImageBatch({"image_path": ["c"]})]
+    result = Pipeline("p", stages=[stage]).run(initial_tasks=images, progress="off", run_dir=str(tmp_path / "run"))
+    assert {type(task) for task in result} == {ImageBatch}
+    assert sum(task.num_items for task in result) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -108,3 +109,31 @@ def test_pieces_are_numbered_and_join_again(batch: DocumentBatch) -> None:
     assert names(pieces) == ["in.jsonl:0/0", "in.jsonl:0/1", "in.jsonl:1"]
     assert pieces.names is not None
     assert pieces.names.joined(np.array([0, 2]), np.array([2, 1])).to_texts() == ["in.jsonl:0", "in.jsonl:1"]
+
+
+@pytest.mark.parametrize("kept", [[1, 2], [0, 2], [2], [1, 3]])
+def test_of_equal_rows_the_index_of_a_frame_tells_which_are_left(kept: list[int]) -> None:
+    batch = DocumentBatch({"text": ["a", "a", "b", "b"]}).named("x")
+    frame = batch.to_pandas()
+    made = DocumentBatch(frame.iloc[kept])
+    made.made_of(batch)
+    assert names(made) == [f"x:{row}" for row in kept]
+
+
+def test_values_overrule_an_index_that_was_renumbered() -> None:
+    before = pa.table({"text": ["a", "b", "c"]})
+    after = pa.table({"text": ["c", "a"]})
+    assert parents_of(before, after, np.array([1, 2])).tolist() == [2, 0]
+
+
+def test_a_new_frame_has_an_index_that_says_nothing() -> None:
+    batch = DocumentBatch({"text": ["a", "b", "c"]}).named("x")
+    made = DocumentBatch(pd.DataFrame({"other": [1, 2]}))
+    made.made_of(batch)
+    assert names(made) == ["made of x:0", "made of x:1"]
+
+
+def test_columns_with_dictionaries_are_compared() -> None:
+    before = pa.table({"lang": pa.array(["en", "de", "fr"]).dictionary_encode()})
+    after = pa.table({"lang": pa.array(["fr", "en"]).dictionary_encode()})
+    assert parents_of(before, after).tolist() == [2, 0]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from tamis.errors import DataError
 from tamis.tasks import DocumentBatch, Task
 from tamis.tasks.storage import read_task, write_task
 
@@ -60,3 +63,23 @@ def test_a_users_task_is_measured_split_and_put_together() -> None:
 def test_a_slice_of_a_table_writes_its_own_rows_only(tmp_path: Path) -> None:
     table = pa.table({"text": ["x" * 1000] * 1000})
     assert write_task(DocumentBatch(table.slice(3, 1)), str(tmp_path / "t")) < 20_000
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have owners on POSIX")
+@pytest.mark.parametrize("task", [DocumentBatch({"text": ["a"]}), Clips([1, 2])])
+def test_a_file_that_others_could_have_written_is_not_unpickled(tmp_path: Path, task: Task[Any]) -> None:
+    path = str(tmp_path / "t")
+    before = os.umask(0)
+    try:
+        write_task(task, path)
+    finally:
+        os.umask(before)
+    assert read_task(path).data == task.data  # whatever the umask is, others cannot write to it
+    os.chmod(path, 0o666)
+    with pytest.raises(DataError, match=r"t: every user of this machine can write to this, .*\n  Use a directory of"):
+        read_task(path)
+    os.chmod(path, 0o644)
+    if os.geteuid() == 0:
+        os.chown(path, 4242, -1)
+        with pytest.raises(DataError, match="this belongs to the user with the id 4242, and reading tasks from it"):
+            read_task(path)

@@ -109,7 +109,7 @@ class ChosenSplits(SourceStage[EmptyTask, FileGroup]):
         return None
 
     @property
-    def file_paths(self) -> str | list[str]:
+    def file_paths(self) -> Any:
         """What is read, for the check that nothing is written there."""
         return self.partitioning.file_paths
 

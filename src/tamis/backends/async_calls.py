@@ -119,7 +119,7 @@ class AsyncCalls:
         self._slots: asyncio.Semaphore | None = None
         self._setup: asyncio.Future[Any] | None = None
 
-    async def set_up(self, set_up: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    async def set_up(self, set_up: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Set the stage up once, whichever task comes first; the others wait. Returns what went wrong.
 
         After a failure the next task tries again.
@@ -127,7 +127,7 @@ class AsyncCalls:
         if self._setup is None:
             self._setup = asyncio.ensure_future(set_up())
         setup = self._setup
-        failure: T | None = await asyncio.shield(setup)
+        failure: T = await asyncio.shield(setup)
         if failure is not None and self._setup is setup:
             self._setup = None
         return failure

@@ -24,7 +24,8 @@ def run_paths(run: Run, *, workers_sync: bool = False) -> RunPaths:
         workers_sync: Whether workers force output files to disk: the driver may be on another machine.
     """
     kept = run.directory
-    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, kept.drops if run.keep_drops else "", workers_sync)
+    drops = kept.drops if run.keep_drops else ""
+    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, drops, workers_sync, kept.payloads, kept.staging)
 
 
 def carry_out(
@@ -61,6 +62,8 @@ def carry_out(
         state = "done"
         return done
     finally:
+        if state == "failed":
+            run.journal.flush()  # while workers can still be asked for the files that wait with them
         substrate.close(at_once=state == "failed")
         run.observer.finish(coordinator.snapshot(state))
 

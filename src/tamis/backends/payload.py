@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 from dataclasses import dataclass
 from typing import Any
 
+from tamis.stages.io.paths import join
+from tamis.stages.scratch import load_task, put_task, remove_file
 from tamis.tasks import FileGroup, Task
-from tamis.tasks.storage import pickled, read_task, write_task
+from tamis.tasks.storage import pickled
 
 
 @dataclass(slots=True)
@@ -94,8 +95,8 @@ def encode_payload(payload: Any, directory: str, nbytes: int | None = None) -> A
     if not isinstance(payload, Task):
         return payload
     if payload.has_rows or (payload.nbytes if nbytes is None else nbytes) > 2**16:
-        path = os.path.join(directory, os.urandom(8).hex())
-        write_task(payload, path)
+        path = join(directory, os.urandom(8).hex())
+        put_task(payload, path)
         return TaskFile(path)
     return pickled(payload)
 
@@ -105,7 +106,7 @@ def decode_payload(payload: Any) -> Task[Any]:
     if isinstance(payload, Task):
         return payload
     if isinstance(payload, TaskFile):
-        return read_task(payload.path)
+        return load_task(payload.path)
     task: Task[Any] = pickle.loads(payload)
     return task
 
@@ -116,7 +117,6 @@ def release_payload(payload: Any) -> Any:
     A reader that has a file mapped may go on reading.
     """
     if isinstance(payload, TaskFile):
-        with contextlib.suppress(OSError):  # Windows does not remove a mapped file; the folder goes with the run
-            os.unlink(payload.path)
+        remove_file(payload.path)
         return GONE
     return GONE if isinstance(payload, ObjectPart) else payload

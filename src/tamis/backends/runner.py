@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import json
 import logging
@@ -19,20 +20,22 @@ from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.stage_calls import calls_of, results_of
-from tamis.errors import DataError, PlanError, TamisError
+from tamis.errors import DataError, PlanError, TamisError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.plan.check import AddedColumns
 from tamis.printable import shortened
 from tamis.runs.directory import StoredOutput
 from tamis.runs.drops import DropLog
+from tamis.runs.publication import remove_unpublished, sync
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
-from tamis.stages.io.paths import remove_unpublished, sync
+from tamis.stages.io.paths import join
+from tamis.stages.scratch import write_file
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
-from tamis.tasks.storage import format_order, temporary_beside
+from tamis.tasks.storage import format_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +146,10 @@ class RunPaths:
     """Directories of the run that workers write to.
 
     Args:
-        scratch, quarantine, outputs, drops: The directories.
+        scratch: For data between stages: a local path or an fsspec address.
+        quarantine, outputs, drops: For rows that could not be read, tasks at the end of the pipeline, dropped rows.
+        payloads: For tasks on their way from one worker to another; below ``scratch`` when not given.
+        staging: Where files for the other directories wait for the driver, on machines that do not see them.
         workers_sync: Whether workers force output files to disk: the driver may be on another machine.
     """
 
@@ -152,6 +158,8 @@ class RunPaths:
     outputs: str = ""
     drops: str = ""
     workers_sync: bool = False
+    payloads: str = ""
+    staging: str = ""
 
 
 class GroupRunner:
@@ -176,6 +184,8 @@ class GroupRunner:
         self._spec, self._worker, self._marker, self._loop = spec, worker, marker, loop or WorkerLoop()
         self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
         self._drops, self._drop_log, self._syncs = places.drops, DropLog(), places.workers_sync
+        below_scratch = join(places.scratch, "payloads") if places.scratch else ""
+        self._staging, self._payloads = places.staging, places.payloads or below_scratch
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
@@ -201,7 +211,7 @@ class GroupRunner:
         assert self._calls is not None
         stage = self._stages[self._spec.entry]
         tasks = [self._named(_own_task(t)) for t in tasks]
-        failure = await self._calls.set_up(self._set_up_async)
+        failure = await self.set_up_async()
         if failure is not None:
             return Outcome(failure=failure)
         began = time.perf_counter()
@@ -255,12 +265,17 @@ class GroupRunner:
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
         if self._calls is not None:
-            return self._loop.run(self._calls.set_up(self._set_up_async))
+            return self._loop.run(self.set_up_async())
         try:
             self._set_up()
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             return self._failure(error)
         return None
+
+    async def set_up_async(self) -> Failure | None:
+        """The same for an ``async`` stage, on the event loop where it will be called."""
+        assert self._calls is not None
+        return await self._calls.set_up(self._set_up_async)
 
     def close(self) -> None:
         """Tear the stages down."""
@@ -404,7 +419,7 @@ class GroupRunner:
             account.quarantined += len(item.rows)
             self._bad.setdefault(vertex, []).extend(
                 {
-                    "source": r.path,
+                    "source": redacted(r.path),
                     "position": r.byte,
                     "line": r.line,
                     "problem": r.problem,
@@ -498,14 +513,12 @@ class GroupRunner:
             nbytes = task.nbytes
         envelope = enclose(task, target, nbytes)
         if target == END and self._outputs and (task.has_rows or nbytes > 2**16):
-            published = spill(task, self._outputs)
+            published = spill(task, self._outputs, self._staging)
             self._outcome.published.append(published)
             envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
-        elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._scratch:
-            # Many children at once: outputs beyond CARRIED_BYTES are spilled to disk.
-            folder = os.path.join(self._scratch, "payloads")
-            os.makedirs(folder, exist_ok=True)
-            envelope.payload, envelope.nbytes = encode_payload(task, folder), 0
+        elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._payloads:
+            # Many children at once: outputs beyond CARRIED_BYTES are spilled.
+            envelope.payload, envelope.nbytes = encode_payload(task, self._payloads), 0
         self._carried += envelope.nbytes
         return envelope
 
@@ -524,10 +537,10 @@ class GroupRunner:
         for vertex, rows in self._bad.items():
             name = self._spec.names[vertex]
             final = quarantine_file(self._quarantine, name, task_id)
-            with temporary_beside(final) as temporary, open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
-                for row in rows:
-                    file.write(json.dumps({"stage": name, "task": task_id, **row}, ensure_ascii=False) + "\n")
-            self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
+            lines = [json.dumps({"stage": name, "task": task_id, **row}, ensure_ascii=False) for row in rows]
+            content = "".join(f"{line}\n" for line in lines).encode()
+            published = write_file(final, 0, functools.partial(_fill, content), self._staging)
+            self._outcome.published.append(published)
 
     def _write_drops(self, task_id: str) -> None:
         if self._drop_log:
@@ -537,14 +550,13 @@ class GroupRunner:
                 return
             final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")
             try:
-                with temporary_beside(final) as temporary:
-                    self._drop_log.write(temporary)
+                published = write_file(final, 0, self._drop_log.write, self._staging)
             except OSError as e:
                 raise OSError(
                     f"the drop ledger {final} cannot be written: {e}. Free some space, put the run directory "
                     "elsewhere, or do without it: run(drop_ledger=False), tamis run --no-drop-ledger"
                 ) from e
-            self._outcome.published.append(Publish(temporary, final, 0, os.path.getsize(temporary)))
+            self._outcome.published.append(published)
 
     def _stats(self, vertex: int) -> StageStats:
         stats = self._outcome.stats.get(vertex)
@@ -592,6 +604,10 @@ _OURS = os.sep + os.path.join("tamis", "backends") + os.sep
 
 def _is_ours(filename: str) -> bool:
     return _OURS in filename or filename.endswith(os.path.join("tamis", "stages", "base.py"))
+
+
+def _fill(content: bytes, sink: Any) -> None:
+    sink.write(content)
 
 
 def _shown(raw: bytes) -> str:

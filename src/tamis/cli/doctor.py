@@ -26,6 +26,7 @@ _PURPOSES: Final = {
     "s3": "files on Amazon S3 and stores like it (s3://)",
     "gcs": "files on Google Cloud Storage (gs://)",
     "http": "files from the web (https://)",
+    "hf": "files on the Hugging Face hub (hf://)",
     "unicode": "repair of broken text (UnicodeReformatter)",
     "language": "language identification, fastText models (AddLanguage, FastTextLangId, ...)",
     "segmentation": "words of Chinese, Japanese and Thai",

@@ -93,7 +93,10 @@ class DocumentBatch(TamisBatch):
         super()._set_table(table, names)
 
     def _show(self, frame: pd.DataFrame) -> None:
-        self.__dict__[_FRAME], self.__dict__[_SNAPSHOT] = frame, frame.copy()
+        import pandas
+
+        is_eager = int(pandas.__version__.partition(".")[0]) < 3  # later versions copy what is written to, when it is
+        self.__dict__[_FRAME], self.__dict__[_SNAPSHOT] = frame, frame.copy(deep=is_eager)
 
     def _hide(self) -> None:
         self.__dict__.pop(_FRAME, None)

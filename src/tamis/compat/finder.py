@@ -1,4 +1,4 @@
-"""Imports of ``nemo_curator`` led to tamis: a finder at the head of ``sys.meta_path`` while compat is active."""
+"""Makes imports of ``nemo_curator`` find tamis: a finder at the head of ``sys.meta_path`` while compat is active."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["NotInTamisError", "activate", "deactivate"]
 PEER = "nemo_curator"
 
 _FOR_WORKERS = str(Path(__file__).parent / "for_workers")
-"""A directory with a module of the peer's name: worker processes get the driver's ``sys.path``, not its finders."""
+"""A directory with a module called ``nemo_curator``: workers get the driver's ``sys.path``, not its finders."""
 
 
 class Alias(ModuleType):
-    """Stands for a module of the peer's. Its names are those of the tamis modules behind it: the very same objects."""
+    """Stands for a module of ``nemo_curator``. Its names are those of some tamis modules: the very same objects."""
 
     def __init__(self, name: str, behind: Sequence[ModuleType]) -> None:
         super().__init__(name, f"{name}, on tamis: {', '.join(m.__name__ for m in behind) or 'nothing of its own'}.")
@@ -37,7 +37,7 @@ class Alias(ModuleType):
         self.__all__ = public_names(behind)
 
     def __getattr__(self, name: str) -> Any:
-        # Modules are left to the import system, which asks the finder: so they are aliases as well.
+        # Submodules are left to the import system, which asks the finder: so they are aliases, too.
         if name == "__version__" or not name.startswith("__"):
             own_name = module_map.NAMES.get((_without_package(self.__name__), name), name)
             for module in self._behind:
@@ -53,7 +53,7 @@ class Alias(ModuleType):
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds modules of the peer's in tamis, and refuses with advice what is not there.
+    """Finds the modules of ``nemo_curator`` in tamis; for those that tamis lacks, the error says what to use instead.
 
     Args:
         hidden: Modules of a real ``nemo_curator`` that were imported before.
@@ -83,7 +83,7 @@ class Finder(MetaPathFinder, Loader):
 def activate() -> None:
     """Let ``import nemo_curator`` mean tamis, in this process and in the workers it starts.
 
-    A real ``nemo_curator`` that is installed is hidden meanwhile, and a warning says so. Calling it again does nothing.
+    If a real ``nemo_curator`` is installed, it is hidden and a warning says so. Calling this again does nothing.
     """
     if _active() is not None:
         return
@@ -112,19 +112,19 @@ def deactivate() -> None:
 
 
 def modules_behind(fullname: str) -> list[ModuleType]:
-    """The tamis modules that have the names of a module of the peer's."""
+    """The tamis modules that have the names of a module of ``nemo_curator``."""
     names = [name for name in module_map.candidates(_without_package(fullname)) if _exists(name)]
     return [importlib.import_module(name) for name in dict.fromkeys(names)]
 
 
 def public_names(modules: Iterable[ModuleType]) -> list[str]:
-    """What some modules offer together."""
+    """The public names of several modules."""
     offered = (getattr(m, "__all__", None) or [n for n in vars(m) if not n.startswith("_")] for m in modules)
     return sorted({name for names in offered for name in names})
 
 
 def refusal(fullname: str) -> str:
-    """Say that tamis does not have something of the peer's, and what to use instead."""
+    """The message that tamis does not have a name of ``nemo_curator``, and what to use instead."""
     return f"{fullname} is not in tamis {tamis.__version__}. {_advice(fullname)}"
 
 
@@ -165,7 +165,7 @@ def _submodules(modules: Iterable[ModuleType]) -> list[str]:
 def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # what should be its package is not there, or is no package
+    except ModuleNotFoundError:  # its parent does not exist, or is not a package
         return False
 
 

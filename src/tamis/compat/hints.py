@@ -1,4 +1,4 @@
-"""What to use instead of what tamis does not have. A hint is only read when the name really is not there."""
+"""What to use in place of names that tamis does not have. A hint is read only when a name is not found."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _MATH: Final = (
     "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Stages of your own "
     "extend tamis.stages.base.ProcessingStage"
 )
-_SETTLED: Final = "The run takes care of it; a pipeline has nothing to set"
+_SETTLED: Final = "Rows are named by the run itself; a pipeline has nothing to set"
 _DASK: Final = (
-    "This is the interface from before version 1.0, when NeMo Curator ran on Dask: functions over a whole dataset. "
+    "This is the interface of NeMo Curator before version 1.0, on Dask: functions over a whole dataset. "
     "Write the steps as the stages of a tamis.pipeline.Pipeline"
 )
 _METRICS: Final = (

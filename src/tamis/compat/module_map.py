@@ -1,4 +1,4 @@
-"""Where tamis keeps what ``nemo_curator`` keeps somewhere else.
+"""Where tamis has the names that ``nemo_curator`` has in another module.
 
 All names are without the package: ``"tasks"`` is ``nemo_curator.tasks`` on the left and ``tamis.tasks`` on the right.
 A module that is not here is looked for under its own name.
@@ -64,7 +64,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "stages.text.modifiers.unicode.reformatter": _MODIFIERS,
     "stages.text.modifiers.unicode.unicode_reformatter": _MODIFIERS,
     "stages.text.modifiers.unicode_reformatter": _MODIFIERS,
-    # One file for each modifier, at one time or another in each of these.
+    # One file for each modifier; versions of NeMo Curator have them in different folders.
     **{
         f"stages.text.modifiers{folder}.{module}": _MODIFIERS
         for folder in ("", ".heuristic", ".string")
@@ -89,7 +89,7 @@ NAMES: Final[dict[tuple[str, str], str]] = {
     ("tasks.tasks", "_EmptyTask"): "EmptyTask",
     ("utils.performance_utils", "StagePerfStats"): "StagePerf",
 }
-"""Names of a module that are called something else."""
+"""Names that are different in tamis."""
 
 
 def candidates(module: str) -> list[str]:

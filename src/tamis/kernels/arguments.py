@@ -76,17 +76,19 @@ class Signature:
     ) -> None:
         self.parameters = parameters
         self._conditions = tuple(conditions)
-        self._items = [
-            (place, name, parameter, np.dtype(parameter.dtype) if isinstance(parameter, Array) else None)
-            for place, (name, parameter) in enumerate(parameters.items())
+        self._numbers = [(i, name) for i, (name, it) in enumerate(parameters.items()) if isinstance(it, Number)]
+        self._arrays = [
+            (i, name, np.dtype(it.dtype), it.is_written, it)
+            for i, (name, it) in enumerate(parameters.items())
+            if isinstance(it, Array)
         ]
-        lengths = [item.length if isinstance(item, Array) else "0" for item in parameters.values()]
-        counts = [item.count if isinstance(item, Arrays) else "0" for item in parameters.values()]
+        lengths = [it.length for *_, it in self._arrays]
+        counts = [it.count if isinstance(it, Arrays) else "1" for *_, it in self._arrays]
         self._lengths, self._counts, self._holds = (
             self._compiled(expressions, helpers or {}) for expressions in (lengths, counts, self._conditions)
         )
 
-    def check(self, kernel: str, arguments: Sequence[Argument]) -> tuple[list[int], list[NDArray[np.int64]]]:
+    def check(self, kernel: str, arguments: Sequence[Argument]) -> tuple[list[Any], list[NDArray[np.int64]]]:
         """The numbers and addresses to call a kernel with, and the tables of addresses among what they point to.
 
         The caller keeps the arguments and the tables alive while the kernel runs.
@@ -95,46 +97,42 @@ class Signature:
             kernel: Its name, for messages.
             arguments: What it was called with.
         """
-        where = f"kernel {kernel!r}"
-        if len(arguments) != len(self._items):
-            raise TypeError(f"{where} takes {len(self._items)} arguments, not {len(arguments)}")
-        passed: list[int] = []
+        try:
+            return self._checked(arguments)
+        except (IndexError, TypeError, ValueError) as error:
+            # An IndexError: an array that tells how long another one must be is itself too short.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"kernel {kernel!r}: {error}") from None
+
+    def _checked(self, arguments: Sequence[Argument]) -> tuple[list[Any], list[NDArray[np.int64]]]:
+        if len(arguments) != len(self.parameters):
+            raise TypeError(f"it takes {len(self.parameters)} arguments, not {len(arguments)}")
+        passed: list[Any] = list(arguments)
         tables: list[NDArray[np.int64]] = []
-        for place, name, parameter, dtype in self._items:
-            argument = arguments[place]
-            if dtype is None:
-                passed.append(_number(where, name, argument))
-            elif isinstance(parameter, Arrays):
-                tables.append(_addresses(where, name, parameter, dtype, argument))
-                passed.append(_address_of(tables[-1]))
+        for place, name in self._numbers:
+            passed[place] = _number(name, passed[place])
+        for place, name, dtype, is_written, parameter in self._arrays:
+            if isinstance(parameter, Arrays):
+                tables.append(_addresses(name, parameter, dtype, passed[place]))
+                passed[place] = _address_of(tables[-1])
             else:
-                assert isinstance(parameter, Array)
-                passed.append(_address(where, name, parameter, dtype, argument))
-        self._check_lengths(where, arguments)
+                passed[place] = _address(name, dtype, is_written, passed[place])
+        counts = self._counts(*arguments) if tables else ()
+        for number, length in enumerate(self._lengths(*arguments)):
+            place, name, _, _, parameter = self._arrays[number]
+            given: Any = arguments[place]
+            if not isinstance(parameter, Arrays):
+                elements = given.size
+            elif len(given) == counts[number]:
+                elements = min((array.size for array in given if array is not None), default=length)
+            else:
+                raise ValueError(f"{name} has {len(given)} arrays and needs {counts[number]}")
+            if elements < length:
+                raise ValueError(f"{name} has {elements} elements and needs {length} ({parameter.length})")
         for condition, holds in zip(self._conditions, self._holds(*arguments), strict=True):
             if not holds:
-                raise ValueError(f"{where}: the condition {condition} does not hold")
+                raise ValueError(f"the condition {condition} does not hold")
         return passed, tables
-
-    def _check_lengths(self, where: str, arguments: Sequence[Argument]) -> None:
-        try:
-            lengths, counts = self._lengths(*arguments), self._counts(*arguments)
-        except IndexError as error:  # an array that tells how long another one must be is itself too short
-            raise ValueError(f"{where}: an array is too short: {error}") from error
-        for place, name, parameter, dtype in self._items:
-            if dtype is None:
-                continue
-            assert isinstance(parameter, Array)
-            given: Any = arguments[place]
-            if isinstance(parameter, Arrays):
-                if len(given) != counts[place]:
-                    raise ValueError(f"{where}: {name} has {len(given)} arrays and needs {counts[place]}")
-                elements = min((array.size for array in given if array is not None), default=lengths[place])
-            else:
-                elements = given.size
-            if elements < lengths[place]:
-                needed = f"{lengths[place]} ({parameter.length})"
-                raise ValueError(f"{where}: {name} has {elements} elements and needs {needed}")
 
     def _compiled(self, expressions: Sequence[str], helpers: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
         """A function of all arguments that gives the values of some expressions."""
@@ -143,30 +141,34 @@ class Signature:
         return compiled
 
 
-def _number(where: str, name: str, argument: Any) -> int:
+def _number(name: str, argument: Any) -> int:
     if not isinstance(argument, int | np.integer):
-        raise TypeError(f"{where}: {name} must be a whole number, not {_kind(argument)}")
+        raise TypeError(f"{name} must be a whole number, not {_kind(argument)}")
     if not 0 <= argument < _NUMBER_LIMIT:
-        raise ValueError(f"{where}: {name} = {argument} is not between 0 and {_NUMBER_LIMIT - 1}")
+        raise ValueError(f"{name} = {argument} is not between 0 and {_NUMBER_LIMIT - 1}")
     return int(argument)
 
 
-def _addresses(where: str, name: str, parameter: Arrays, dtype: np.dtype[Any], arguments: Any) -> NDArray[np.int64]:
+def _addresses(name: str, parameter: Arrays, dtype: np.dtype[Any], arguments: Any) -> NDArray[np.int64]:
     if not isinstance(arguments, list | tuple):
-        raise TypeError(f"{where}: {name} must be a list of arrays, not {_kind(arguments)}")
-    is_missing = parameter.is_optional
-    found = [0 if each is None and is_missing else _address(where, name, parameter, dtype, each) for each in arguments]
-    return np.array(found, np.int64)
+        raise TypeError(f"{name} must be a list of arrays, not {_kind(arguments)}")
+    return np.array(
+        [
+            0 if each is None and parameter.is_optional else _address(name, dtype, parameter.is_written, each)
+            for each in arguments
+        ],
+        np.int64,
+    )
 
 
-def _address(where: str, name: str, parameter: Array, dtype: np.dtype[Any], argument: Any) -> int:
+def _address(name: str, dtype: np.dtype[Any], is_written: bool, argument: Any) -> int:
     if not isinstance(argument, np.ndarray) or argument.dtype != dtype:
-        raise TypeError(f"{where}: {name} must be an array of {dtype}, not {_kind(argument)}")
+        raise TypeError(f"{name} must be an array of {dtype}, not {_kind(argument)}")
     flags = argument.flags
     if not flags.c_contiguous:
-        raise ValueError(f"{where}: {name} must be a contiguous array")
-    if parameter.is_written and not flags.writeable:
-        raise ValueError(f"{where}: {name} is read-only, but the kernel writes to it")
+        raise ValueError(f"{name} must be a contiguous array")
+    if is_written and not flags.writeable:
+        raise ValueError(f"{name} is read-only, but the kernel writes to it")
     return _address_of(argument)
 
 

@@ -13,7 +13,7 @@ from tamis.plan import Plan
 _MAGIC = "*?["
 
 
-def check_path_conflicts(plan: Plan, run_dir: str | None) -> None:
+def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> None:
     """Refuse a pipeline that would read its own output, or remove its own input. Only local paths are checked.
 
     Args:
@@ -38,9 +38,9 @@ def _read(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Files, directories and patterns that are read, with the file name endings that count."""
     for vertex in plan.vertices:
         given = getattr(vertex.stage, "file_paths", None)
-        for path in [given] if isinstance(given, str) else given or []:
-            if "://" not in str(path):
-                yield str(path), tuple(getattr(vertex.stage, "file_extensions", None) or ())
+        for path in [given] if isinstance(given, str | os.PathLike) else given or []:
+            if "://" not in os.fspath(path):
+                yield os.fspath(path), tuple(getattr(vertex.stage, "file_extensions", None) or ())
 
 
 def _written(plan: Plan) -> Iterator[tuple[str, Any]]:
@@ -71,6 +71,6 @@ def _fixed_part(path: str) -> str:
     return os.sep.join(parts[:fixed]) or (os.sep if path.startswith(os.sep) else ".")
 
 
-def _is_within(path: str, folder: str) -> bool:
+def _is_within(path: str | os.PathLike[str], folder: str) -> bool:
     inner, outer = os.path.realpath(path), os.path.realpath(folder)
     return inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep)

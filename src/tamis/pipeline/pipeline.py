@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
-from tamis.errors import PlanError
+from tamis.errors import PlanError, redacted
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
@@ -79,7 +80,7 @@ class Pipeline:
             gpu = f", {needs.gpus:g} gpu" if needs.gpus else ""
             gpu = f", {needs.gpu_memory_gb:g} GB of gpu memory" if needs.gpu_memory_gb else gpu
             lines.append(f"  {number}. {stage.name}: {stage!r} ({needs.cpus:g} cpu{gpu})")
-        return "\n".join(lines)
+        return redacted("\n".join(lines))
 
     def to_recipe(self) -> str:
         """The pipeline as a recipe: YAML that ``tamis run`` and :meth:`from_recipe` understand.
@@ -111,9 +112,10 @@ class Pipeline:
         executor: Executor | None = None,
         initial_tasks: Sequence[Task[Any]] | None = None,
         *,
-        run_dir: str | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
         drop_ledger: bool = True,
+        scratch: str | None = None,
     ) -> RunResult:
         """Run the pipeline.
 
@@ -126,6 +128,9 @@ class Pipeline:
             progress: What is shown while it runs: ``"auto"`` is a live table on a terminal, else a line every ten
                 seconds.
             drop_ledger: Whether to record in the run directory which rows were dropped, and why.
+            scratch: Where data between stages is kept: a local path, or an fsspec address such as
+                ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
+                of Ray where the machines of a cluster do not share it.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -133,7 +138,7 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger)
+        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger, scratch)
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"

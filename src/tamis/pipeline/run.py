@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -10,19 +12,19 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
-from tamis.errors import AllSetAsideError, RunInterrupted
+from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
+from tamis.pipeline.outputs import Outputs
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
-from tamis.runs.past_runs import unmark_running
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES, FAILED, INTERRUPTED, RunSummary
 from tamis.runs.stop import StopSignal
-from tamis.stages.io.sink import FileSink
+from tamis.stages.io.paths import cannot_write
 from tamis.tasks import Task
 
 QUARANTINE_EXAMPLES = 20
@@ -33,94 +35,144 @@ def run_plan(
     executor: Executor,
     initial: Sequence[Task[Any]],
     description: str,
-    run_dir: str | None,
+    run_dir: str | os.PathLike[str] | None,
     progress: Literal["auto", "live", "plain", "off"] | Observer,
     drop_ledger: bool = True,
+    scratch: str | None = None,
 ) -> RunResult:
     """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
+    observer = choose_progress(progress) if isinstance(progress, str) else progress
     directory = RunDirectory.create(plan.name, run_dir)
+    if scratch is not None:
+        directory.keep_scratch_at(scratch)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        return _run_in(directory, plan, executor, initial, description, progress, drop_ledger)
+        with Outputs(plan, directory, initial, started) as outputs:  # last, since it may remove earlier output
+            return _run(plan, executor, initial, description, directory, outputs, observer, drop_ledger, started)
     finally:
-        unmark_running(directory.path)
+        directory.release()
 
 
-def _run_in(
-    directory: RunDirectory,
+def _run(
     plan: Plan,
     executor: Executor,
     initial: Sequence[Task[Any]],
     description: str,
-    progress: Literal["auto", "live", "plain", "off"] | Observer,
+    directory: RunDirectory,
+    outputs: Outputs,
+    observer: Observer,
     drop_ledger: bool,
+    started: str,
 ) -> RunResult:
-    """Carry out a plan in a directory that this process alone uses."""
-    sinks = {v.name: v.stage for v in plan.vertices if isinstance(v.stage, FileSink)}
-    for stage in sinks.values():  # last, since it may remove earlier output
-        stage.prepare()
-    directory.write_text("plan.txt", f"{plan}\n")
-    observer = choose_progress(progress) if isinstance(progress, str) else progress
-    clock, began, started = time.time(), time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    state, error = FAILED, ""
+    began = time.monotonic()
+    state = FAILED
+    failure: BaseException | None = None
+    notes = _tell(observer, _notes(plan), [])
     with StopSignal() as stop:
-        run = Run(directory, RunJournal(directory), observer, stop, initial, drop_ledger)
+        run = Run(directory, RunJournal(directory, check=outputs.check), observer, stop, initial, drop_ledger)
         try:
+            directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
             state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
-            error = _everything_set_aside(directory) if state == FAILED else ""
+            notes = _tell(observer, _notes(plan), notes)
+            if state in (DONE, DONE_WITH_FAILURES):
+                notes = _tell(observer, outputs.finish(run.journal.resized), notes)
+            elif state == FAILED:
+                failure = AllSetAsideError(_everything_set_aside(directory))
         except KeyboardInterrupt:
             state = INTERRUPTED
-        except Exception as failure:
-            error = shortened("\n".join([str(failure), *getattr(failure, "__notes__", [])]), 2 * MESSAGE_CHARACTERS)
-            failure.add_note(f"  the run's directory is {directory.path}")
-            raise
-        finally:
-            run.journal.close()
-            for counts in run.stats:  # the order must not depend on which task was finished first
-                counts.dropped, counts.custom = (
-                    dict(sorted(counts.dropped.items())),
-                    dict(sorted(counts.custom.items())),
-                )
-            summary = RunSummary(
-                pipeline=plan.name,
-                description=description,
-                executor=executor.describe(),
-                started=started,
-                seconds=time.monotonic() - began,
-                state=state,
-                stages=run.stats,
-                plan=str(plan),
-                outputs=run.journal.files,
-                output_files=run.journal.file_count,
-                output_rows=run.journal.file_rows,
-                output_bytes=run.journal.file_bytes,
-                quarantine=directory.quarantined(QUARANTINE_EXAMPLES),
-                error=error,
-                peak_memory_bytes=_peak_memory(),
-                tamis=tamis.__version__,
+        except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
+            state, failure = FAILED, _explained(error, directory)
+        for counts in run.stats:  # the order must not depend on which task was finished first
+            counts.dropped, counts.custom = (
+                dict(sorted(counts.dropped.items())),
+                dict(sorted(counts.custom.items())),
             )
-            directory.write_summary(summary)
-            write_report(directory.path)
-            if state in (DONE, DONE_WITH_FAILURES):
-                directory.remove_scratch()
+        summary = RunSummary(
+            pipeline=plan.name,
+            description=description,
+            executor=executor.describe(),
+            started=started,
+            state=state,
+            stages=run.stats,
+            plan=redacted(str(plan)),
+            error="" if failure is None else _shown(failure),
+            notes=notes,
+            peak_memory_bytes=_peak_memory(),
+            tamis=tamis.__version__,
+        )
+        unrecorded = _record(run.journal, directory, summary, began)
+    if failure is not None:
+        if unrecorded is not None:
+            failure.add_note(f"  the record of the run is not complete: {unrecorded}")
+        if isinstance(failure, Exception):
+            failure.add_note(f"  the run's directory is {directory.path}")
+        raise failure
+    if unrecorded is not None:
+        raise unrecorded
+    if state in (DONE, DONE_WITH_FAILURES):
+        directory.remove_scratch()
     if state == INTERRUPTED:
         raise RunInterrupted(
             f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished; they stay where they "
             "are. The same command, in another run directory if it names one, starts from the beginning and replaces "
             f"them. What was done so far: tamis report {directory.path}"
         )
-    if state == FAILED:
-        raise AllSetAsideError(error)
-    for name, stage in sinks.items():
-        stage.finish()
-        names = stage.leftovers(clock)
-        if names:
-            observer.message(
-                f"{name}: {len(names)} files of an earlier run are still in its directory, {names[0]} among them. "
-                'They are not output of this run; mode="overwrite" removes them first.'
-            )
     return RunResult(directory, summary, run.journal.outputs)
+
+
+def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, began: float) -> TamisError | None:
+    """Close the journal and write summary and report; return what went wrong, so that it hides no other error."""
+    problem: TamisError | None = None
+    try:
+        journal.close()
+    except (OSError, TamisError) as error:
+        problem = _unwritten(error, directory)
+        summary.state, summary.error = FAILED, summary.error or redacted(str(problem))
+    summary.seconds = time.monotonic() - began
+    summary.outputs, summary.output_files = journal.files, journal.file_count
+    summary.output_rows, summary.output_bytes = journal.file_rows, journal.file_bytes
+    try:
+        summary.quarantine = directory.quarantined(QUARANTINE_EXAMPLES)
+        directory.write_summary(summary)
+        write_report(directory.path)
+    except (OSError, TamisError) as error:
+        problem = problem or _unwritten(error, directory)
+    return problem
+
+
+def _unwritten(error: OSError | TamisError, directory: RunDirectory) -> TamisError:
+    return error if isinstance(error, TamisError) else cannot_write(error.filename or directory.path, error)
+
+
+def _explained(error: BaseException, directory: RunDirectory) -> BaseException:
+    """An error of the disk in words; any other as it is."""
+    if not isinstance(error, OSError) or isinstance(error, TamisError):
+        return error
+    in_run_directory = str(error.filename or "").startswith(directory.path)
+    if in_run_directory or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG):
+        explained = cannot_write(error.filename or directory.path, error)
+        explained.__cause__ = error
+        return explained
+    return error
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [f"{vertex.name}: {note}" for vertex in plan.vertices for note in vertex.stage.notes()]
+
+
+def _tell(observer: Observer, messages: list[str], told: list[str]) -> list[str]:
+    """Show the messages that were not shown yet; return all of them."""
+    new = [m for m in messages if m not in told]
+    for message in new:
+        observer.message(message)
+    return [*told, *new]
+
+
+def _shown(failure: BaseException) -> str:
+    """What the record says of an error: without secrets, and not longer than a person reads."""
+    return redacted(shortened("\n".join([str(failure), *getattr(failure, "__notes__", [])]), 2 * MESSAGE_CHARACTERS))
 
 
 def _final_state(run: Run) -> str:

@@ -31,7 +31,8 @@ def describe(thing: Any) -> str:
     if isinstance(thing, set | frozenset):
         return "{" + ", ".join(sorted(map(describe, thing))) + "}"
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return f"{_name(type(thing))}({describe({f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)})})"
+        counting = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.compare}
+        return f"{_name(type(thing))}({describe(counting)})"
     code = getattr(thing, "__code__", None)
     if code is not None:
         caught = [c.cell_contents for c in thing.__closure__ or ()]

@@ -151,6 +151,7 @@ class Plan:
         for group in self.groups:
             lines.append(f"\n  {group.index + 1}. {self._heading(group)}")
             lines += [f"       {self._line(self.vertices[v])}" for v in group.vertices]
+        lines += [f"\n  note: {v.name}: {note}" for v in self.vertices for note in v.stage.notes()]
         return "\n".join(lines)
 
     def _heading(self, group: Group) -> str:

@@ -7,30 +7,33 @@ ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
-scratch/        data between stages; removed when the run is done
-running.json    which process uses the directory; removed when the run ends
+scratch/        data between stages, unless that is kept elsewhere; removed when the run is done
+run.lock        which process uses the directory; removed when the run ends
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
 import pickle
+import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tamis.errors import PlanError
-from tamis.runs.past_runs import mark_running
+from tamis.errors import DataError, PlanError, redacted
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
+from tamis.stages.io.locks import Lock, acquire
+from tamis.stages.io.paths import absolute, cannot_write, filesystem, is_local, join, make_directory, path_text
 from tamis.tasks import Task
-from tamis.tasks.storage import read_task
+from tamis.tasks.storage import check_trusted, read_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +53,81 @@ class RunDirectory:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self.scratch = os.path.join(self.path, "scratch")
+        self.payloads = os.path.join(self.scratch, "payloads")
+        self.staging = ""  # where records wait for the driver, on machines that do not see this directory
+        self.keeper: Any = None  # keeps the scratch location alive, where it is in memory
         self.quarantine = os.path.join(self.path, "quarantine")
         self.outputs = os.path.join(self.path, "outputs")
         self.drops = os.path.join(self.path, "drops")
         self.ledger = os.path.join(self.path, "ledger")
 
+        self.run_id = ""
+        self._lock: Lock | None = None
+
     @classmethod
-    def create(cls, name: str, path: str | None = None) -> RunDirectory:
-        """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline."""
-        if path is not None and "://" in path:
-            raise PlanError(f"{path}: the run directory must be on this machine")
+    def create(cls, name: str, path: str | os.PathLike[str] | None = None) -> RunDirectory:
+        """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline.
+
+        Only one process gets it, also when several ask for it at the same moment. :meth:`release` gives it up.
+        """
+        text = None if path is None else path_text(path)
+        if text is not None and "://" in text:
+            raise PlanError(
+                f"{redacted(text)}: the run directory must be on this machine. Data between stages can be elsewhere: "
+                f"run(scratch={redacted(text)!r})"
+            )
         try:
-            return cls._made(name, path)
+            return cls._made(name, text)
         except OSError as error:
-            raise PlanError(f"the run directory {path or '.tamis/runs'} cannot be made: {error}") from error
+            shown = text or os.path.join(".tamis", "runs")
+            if isinstance(error, FileExistsError | NotADirectoryError):
+                raise PlanError(f"the run directory {shown} cannot be made: {error.filename} is a file") from error
+            raise cannot_write(shown, error, "the run directory cannot be made") from error
 
     @classmethod
     def _made(cls, name: str, path: str | None) -> RunDirectory:
         if path is None:
-            path = _claim(os.path.join(".tamis", "runs"), name)
-        elif any(os.path.exists(os.path.join(path, sign)) for sign in ("run.json", "ledger")):
-            raise PlanError(f"{path} already holds a run. Give another run directory, or remove it first")
+            path = _new_directory(os.path.join(".tamis", "runs"), name)
         directory = cls(path)
-        os.makedirs(directory.scratch, exist_ok=True)
+        lock = os.path.join(directory.path, "run.lock")
+        if not os.path.exists(lock):  # else the run may still be going on, and then the lock names it
+            directory._refuse_second_run()
+        os.makedirs(directory.path, exist_ok=True)
         try:
-            mark_running(directory.path)
-        except FileExistsError as error:
-            raise PlanError(f"{path}: another run uses this directory. Give another run directory") from error
+            check_trusted(directory.path)
+        except DataError as e:
+            raise PlanError(f"the run directory {e}") from e
+        directory._lock = acquire(lock, directory.path)
+        try:
+            directory._refuse_second_run()
+            os.makedirs(directory.scratch, exist_ok=True)
+        except BaseException:
+            directory.release()
+            raise
+        directory.run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         return directory
+
+    def _refuse_second_run(self) -> None:
+        if any(os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")):
+            raise PlanError(f"{self.path} already holds a run. Give another run directory, or remove it first")
+
+    def release(self) -> None:
+        """Give up the directory: the run is over. Doing it again changes nothing."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def keep_scratch_at(self, place: str) -> None:
+        """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address."""
+        self.scratch = join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}")
+        make_directory(self.scratch)
+        if is_local(self.scratch):
+            self.payloads = os.path.join(self.scratch, "payloads")
 
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
-        return any(path.startswith(f + os.sep) for f in (self.scratch, self.quarantine, self.outputs, self.drops))
+        own = (self.quarantine, self.outputs, self.drops)
+        return path.startswith(join(self.scratch, "")) or any(path.startswith(f + os.sep) for f in own)
 
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""
@@ -123,13 +169,23 @@ class RunDirectory:
 
     def remove_scratch(self) -> None:
         """Free the space of data between stages."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        for place in {os.path.join(self.path, "scratch"), self.scratch}:
+            if is_local(place):
+                shutil.rmtree(place, ignore_errors=True)
+            elif self.keeper is None:
+                fs, inner = filesystem(place)
+                fs.invalidate_cache()
+                with contextlib.suppress(FileNotFoundError):
+                    fs.rm(inner, recursive=True)
+        self.keeper = None
 
     def output_tasks(self) -> Iterator[Task[Any]]:
         """The tasks at the end of the pipeline, in the order of the input, each read when it is asked for."""
         path = os.path.join(self.path, "outputs.jsonl")
         if not os.path.exists(path):
             return
+        check_trusted(self.path)
+        check_trusted(path)
         with Path(path).open(encoding="utf-8") as file:
             entries = sorted((json.loads(line) for line in file), key=lambda e: e["order"])
         for entry in entries:
@@ -139,8 +195,8 @@ class RunDirectory:
                 yield pickle.loads(base64.b64decode(entry["task"]))
 
 
-def _claim(parent: str, name: str) -> str:
-    """Make a directory of this run's own, also when others start in the same second."""
+def _new_directory(parent: str, name: str) -> str:
+    """Make a directory that no other run has, also when others start in the same second."""
     os.makedirs(parent, exist_ok=True)
     clean = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60] or "run"
     stem = os.path.join(parent, f"{clean}-{datetime.now():%Y%m%d-%H%M%S}")

@@ -53,8 +53,8 @@ class DropLog:
         assert names is not None, "the runner gives every row a name before a stage sees it"
         self._noted.append(_Noted(stage, drop.reason, names.take(drop.rows), drop.scores))
 
-    def write(self, path: str) -> None:
-        """Write what was noted as Parquet."""
+    def write(self, path: str | pa.NativeFile) -> None:
+        """Write what was noted as Parquet, to a path or to a file that is open."""
         import pyarrow.parquet as pq
 
         # What hardly ever occurs twice needs no dictionary, and nobody asks for a range of scores or rows.

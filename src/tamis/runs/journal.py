@@ -15,18 +15,19 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.errors import PublishError
+from tamis.errors import PublishError, redacted
 from tamis.runs.directory import RunDirectory, StoredOutput
 from tamis.runs.ledger import Ledger
+from tamis.runs.publication import publish, remove_unpublished, sync
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import base_name, is_local, publish, remove_unpublished, sync
+from tamis.stages.io.paths import base_name, is_local, write_problem
 from tamis.tasks.storage import pickled, temporary_beside
 
 if TYPE_CHECKING:
@@ -80,10 +81,16 @@ class RunJournal:
     Args:
         directory: The run's directory.
         commit_s: Seconds between two commits.
+        check: Called with each file before it is recorded. It raises for a file that must not become output.
     """
 
-    def __init__(self, directory: RunDirectory, commit_s: float = COMMIT_S) -> None:
-        self._directory, self._commit_s = directory, commit_s
+    def __init__(
+        self,
+        directory: RunDirectory,
+        commit_s: float = COMMIT_S,
+        check: Callable[[Publish], None] | None = None,
+    ) -> None:
+        self._directory, self._commit_s, self._check = directory, commit_s, check
         self._ledger = Ledger(directory.ledger)
         self._output_log = Path(directory.path, "outputs.jsonl").open("a", encoding="utf-8")  # noqa: SIM115 - held open
         self._drop_files = 0
@@ -114,6 +121,8 @@ class RunJournal:
         if not published and drops is None:
             return
         for item in published:
+            if self._check is not None:
+                self._check(item)
             if not self._directory.keeps(item.final):
                 self._count(item)
         record = {"stage": stage, "tasks": task_ids, "files": [_entry(item) for item in published]}
@@ -129,6 +138,13 @@ class RunJournal:
                 self._pending.drops.append(drops)
                 self._pending.drop_bytes += drops.nbytes
             self._wake()
+
+    def resized(self, finished: Publish, grown: int) -> None:
+        """Note that a published file was written again, which made it larger by some bytes."""
+        self.file_bytes += grown
+        for file in self.files:
+            if file["path"] == redacted(finished.final):
+                file["bytes"] = finished.nbytes
 
     def output(self, envelope: Any) -> None:
         """Record that a task has reached the end of the pipeline."""
@@ -250,12 +266,12 @@ class RunJournal:
         self.file_rows += item.rows
         self.file_bytes += item.nbytes
         if len(self.files) < MAX_LISTED:
-            self.files.append({"path": item.final, "rows": item.rows, "bytes": item.nbytes})
+            self.files.append({"path": redacted(item.final), "rows": item.rows, "bytes": item.nbytes})
 
 
 def _entry(item: Publish) -> dict[str, Any]:
     """A file as the ledger names it. With the temporary name, a rename that a crash prevented can be made up for."""
-    entry: dict[str, Any] = {"path": item.final, "rows": item.rows, "bytes": item.nbytes}
+    entry: dict[str, Any] = {"path": redacted(item.final), "rows": item.rows, "bytes": item.nbytes}
     if item.temporary != item.final:
         entry["temporary"] = base_name(item.temporary)
     return entry
@@ -277,4 +293,4 @@ def _explained(path: str, problem: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise PublishError(f"{path}: {problem}: {error.strerror or error}{hint}") from error
+        raise PublishError(redacted(f"{path}: {problem}: {write_problem(error)}{hint}")) from error

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES
 
-__all__ = ["KILLED", "RUNNING", "PastRun", "find_runs", "mark_running", "unmark_running"]
+__all__ = ["KILLED", "RUNNING", "PastRun", "find_runs"]
 
 RUNNING: Final = "running"
 """The state of a run whose process is still there."""
@@ -23,7 +23,7 @@ RUNNING: Final = "running"
 KILLED: Final = "killed"
 """The state of a run whose process ended without writing a summary."""
 
-_MARK: Final = "running.json"
+_MARK: Final = "run.lock"
 _SIGNS: Final = ("run.json", "ledger", _MARK)
 _QUIET_S: Final = 24 * 3600
 """After how long without a change a run on another machine is taken to have been killed."""
@@ -81,22 +81,6 @@ def find_runs(parent: str) -> list[PastRun]:
     return sorted(found, key=lambda run: (run.started, run.path))
 
 
-def mark_running(directory: str) -> None:
-    """Record that this process uses a run directory.
-
-    Raises:
-        FileExistsError: Another process does.
-    """
-    mark = {"pid": os.getpid(), "host": socket.gethostname(), "started": _moment(time.time())}
-    with open(os.path.join(directory, _MARK), "x", encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
-        json.dump(mark, file)
-
-
-def unmark_running(directory: str) -> None:
-    """Remove the record of :func:`mark_running`."""
-    Path(directory, _MARK).unlink(missing_ok=True)
-
-
 def _past_run(path: str) -> PastRun:
     state, started, rows = _state(path)
     sizes = list(_files(path))
@@ -117,10 +101,10 @@ def _state(path: str) -> tuple[str, str, int | None]:
     """State, start and written rows of a run."""
     mark = _read(os.path.join(path, _MARK))
     if mark and _is_running(path, mark):
-        return RUNNING, str(mark.get("started", "")), None
+        return RUNNING, str(mark.get("since", "")), None
     summary = _read(os.path.join(path, "run.json"))
     if not summary:
-        return KILLED, str(mark.get("started", "")), None
+        return KILLED, str(mark.get("since", "")), None
     rows = summary.get("output_rows")
     return str(summary.get("state", "")), str(summary.get("started", "")), rows if isinstance(rows, int) else None
 

@@ -135,6 +135,7 @@ class RunSummary:
         output_files, output_rows, output_bytes: Their totals.
         quarantine: Up to 20 quarantined rows, as examples.
         error: Why it failed, if it did.
+        notes: Remarks on the input and the output, such as files that were left out.
         peak_memory_bytes: Highest resident memory of the driver, where it can be read.
         tamis: The version.
     """
@@ -153,6 +154,7 @@ class RunSummary:
     output_bytes: int = 0
     quarantine: list[dict[str, Any]] = field(default_factory=list)
     error: str = ""
+    notes: list[str] = field(default_factory=list)
     peak_memory_bytes: int = 0
     tamis: str = ""
 

@@ -17,6 +17,7 @@ from tamis.errors import PlanError, did_you_mean
 from tamis.stages.emit import DROPPED, BadRows, Drop, Emit, Publish
 from tamis.stages.resources import Resources
 from tamis.tasks import TableTask, Task
+from tamis.tasks.base import digest
 
 __all__ = [
     "CompositeStage",
@@ -170,6 +171,20 @@ class ProcessingStage(Generic[X, Y]):
         """Task attributes and data columns that are there afterwards, beside what was there before."""
         return [], []
 
+    def validate_input(self, task: X) -> bool:
+        """Whether a task has the attributes and columns that :meth:`inputs` names.
+
+        The plan checks the columns before a run; this is for stages that are called by hand.
+
+        >>> from tamis.stages.text.filters import ScoreFilter, WordCountFilter
+        >>> from tamis.tasks import DocumentBatch
+        >>> ScoreFilter(WordCountFilter()).validate_input(DocumentBatch({"body": ["a"]}))
+        False
+        """
+        attributes, columns = self.inputs()
+        there = task.get_columns() if isinstance(task, TableTask) else vars(task)
+        return all(hasattr(task, name) for name in attributes) and all(name in there for name in columns)
+
     def adds_columns(self) -> list[str]:
         """Columns that the stage adds. One that is already there is refused, unless :attr:`overwrite_columns`."""
         return []
@@ -199,10 +214,13 @@ class ProcessingStage(Generic[X, Y]):
         """
         return None
 
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        """Called once in each worker before its first task: load models, open connections."""
+    def setup(self, worker_metadata: WorkerMetadata | None = None) -> Any:
+        """Called once in each worker before its first task: load models, open connections.
 
-    def teardown(self) -> None:
+        What it returns is ignored. In an ``async`` stage, ``setup`` and :meth:`teardown` may be ``async`` too.
+        """
+
+    def teardown(self) -> Any:
         """Called once in each worker after its last task."""
 
     def num_workers(self) -> int | None:
@@ -255,6 +273,10 @@ class ProcessingStage(Generic[X, Y]):
     def supports_batch_processing(self) -> bool:
         """Whether the stage has a :meth:`process_batch` of its own."""
         return type(self).process_batch is not ProcessingStage.process_batch
+
+    def notes(self) -> list[str]:
+        """Remarks for the user. They are shown with the plan; new ones are shown after the run."""
+        return []
 
     def with_(
         self,
@@ -343,12 +365,29 @@ class SourceStage(ProcessingStage[X, Y]):
 
     is_source_stage: ClassVar[bool] = True
 
+    input_id: str = ""
+    """An id of all tasks together, equal for the same input: that of the latest complete listing, empty before it."""
+
     def check_input(self) -> None:
         """Raise if the input is not there. Called when the pipeline is planned."""
 
     def splits(self, scratch: str) -> Iterator[Y]:
         """Make the tasks. ``scratch`` is the run's directory for data between stages."""
         raise NotImplementedError
+
+    def noting_input(self, tasks: Iterable[Y]) -> Iterator[Y]:
+        """Pass on the tasks, and set :attr:`input_id` when all of them were made. For use in :meth:`splits`."""
+        ids = digest()
+        for task in tasks:
+            ids = digest(ids, task.get_deterministic_id())
+            yield task
+        self.input_id = ids
+
+    def current_input_id(self) -> str:
+        """List the input as it is now, and return its id."""
+        for _ in self.noting_input(self.splits("")):
+            pass
+        return self.input_id
 
     def process(self, task: X) -> list[Y]:  # type: ignore[override]  # a list is one of the forms allowed there
         return list(self.splits(""))

@@ -14,8 +14,8 @@ __all__ = ["BatchLimit"]
 
 Unit = Literal["tasks", "rows", "bytes", "tokens"]
 
-_BYTES_PER_TOKEN = 4
-"""About how many bytes of text make a token: tasks are collected by their bytes, then cut by their tokens."""
+_BYTES_PER_TOKEN = 16
+"""Bytes of a table per token, more rather than less: tasks are collected by bytes, then cut by tokens in the worker."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from tamis.tasks.drop import Drop
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tamis.tasks import Task
 
 __all__ = ["DROPPED", "MAIN", "BadRow", "BadRows", "Drop", "Emit", "Publish"]
@@ -65,11 +67,15 @@ class Publish:
         nbytes: Its size.
         storage_options: For the fsspec file system.
         needs_sync: Whether its data must be forced to disk before the ledger names it.
+        output: The output directory it belongs to; empty for files of the run directory.
+        schema: The schema of its rows, where all files of the output must have the same.
     """
 
     temporary: str
     final: str
     rows: int
     nbytes: int
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     needs_sync: bool = False
+    output: str = ""
+    schema: pa.Schema | None = None

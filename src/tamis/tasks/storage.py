@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
+from tamis.errors import DataError
 from tamis.tasks.base import Task
 from tamis.tasks.row_names import RowNames
 from tamis.tasks.table import TableTask
@@ -34,25 +36,74 @@ def write_task(task: Task[Any], path: str) -> int:
     >>> task.dataset_name, task.data.column("text").to_pylist()
     ('d', ['a'])
     """
+    with pa.OSFile(path, "wb") as sink:
+        encode_task(task, sink)
+    return _written_bytes(path)
+
+
+def encode_task(task: Task[Any], sink: pa.NativeFile) -> None:
+    """Write a task to a file that is open, or to memory."""
     if not isinstance(task, TableTask):
-        return _write_buffers(task.to_buffers(), path)
+        _write_buffers(task.to_buffers(), sink)
+        return
     table, names = task.data, task.names
     # Only the table's visible rows are written, also when it is a slice of something larger.
     table = (table if names is None else names.added_to(table)).unify_dictionaries()
     schema = table.schema.with_metadata({**(task.data.schema.metadata or {}), _TASK: _identity(task)})
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         for batch in table.to_batches():
             writer.write_batch(batch)
-    return os.path.getsize(path)
+
+
+def _written_bytes(path: str) -> int:
+    """The size of a file that was just written; other users may not write to it, whatever the umask allows."""
+    status = os.stat(path)
+    if status.st_mode & stat.S_IWOTH and os.name == "posix":
+        os.chmod(path, stat.S_IMODE(status.st_mode) & ~stat.S_IWOTH)
+    return status.st_size
+
+
+def check_trusted(path: str) -> None:
+    """Refuse a file or directory that another user could have written: to unpickle what is in it may run any code.
+
+    It must belong to this user, to root or, for a file, to the owner of its directory, and must not be writable by
+    every user.
+    """
+    if os.name != "posix":
+        return
+    status = os.stat(path)
+    trusted = {os.geteuid(), 0}
+    if not stat.S_ISDIR(status.st_mode):
+        trusted.add(os.stat(os.path.dirname(path) or ".").st_uid)
+    if status.st_uid not in trusted:
+        problem = f"this belongs to the user with the id {status.st_uid}"
+    elif status.st_mode & stat.S_IWOTH:
+        problem = "every user of this machine can write to this"
+    else:
+        return
+    raise DataError(
+        f"{problem}, and reading tasks from it could run code of theirs",
+        path=path,
+        hint="Use a directory of your own that others cannot write to (chmod o-w).",
+    )
 
 
 def read_task(path: str) -> Task[Any]:
     """Read what :func:`write_task` wrote. Tables and arrays stay in the file until they are used (memory-mapped)."""
+    check_trusted(path)
     with Path(path).open("rb") as file:
         magic = file.read(len(_BUFFERS))
     if magic == _BUFFERS:
-        return Task.from_buffers(_read_buffers(path))
-    with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
+        return decode_task(pa.py_buffer(np.memmap(path, np.uint8, mode="c")))
+    with pa.memory_map(path, "rb") as source:
+        return decode_task(source.read_buffer())
+
+
+def decode_task(content: pa.Buffer) -> Task[Any]:
+    """The task in the bytes of a file; nothing is copied."""
+    if content[: len(_BUFFERS)].to_pybytes() == _BUFFERS:
+        return Task.from_buffers(_read_buffers(memoryview(content)))
+    with pa.ipc.open_file(content) as reader:
         table = reader.read_all()
     metadata = dict(table.schema.metadata or {})
     kind, name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
@@ -61,20 +112,16 @@ def read_task(path: str) -> Task[Any]:
     return task if names is None else task.named(names)
 
 
-def _write_buffers(buffers: list[Any], path: str) -> int:
-    """One file with the buffers of a task, each where arrays may start."""
+def _write_buffers(buffers: list[Any], sink: pa.NativeFile) -> None:
+    """The buffers of a task, each where arrays may start."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
-    head = _BUFFERS + struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)
-    with Path(path).open("wb") as file:
-        file.write(head)
-        for buffer in buffers:
-            file.write(b"\0" * (-file.tell() % _ALIGNED))
-            file.write(buffer)
-        return file.tell()
+    sink.write(_BUFFERS + struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes))
+    for buffer in buffers:
+        sink.write(b"\0" * (-sink.tell() % _ALIGNED))
+        sink.write(buffer)
 
 
-def _read_buffers(path: str) -> list[Any]:
-    whole = memoryview(np.memmap(path, np.uint8, mode="c"))  # type: ignore[arg-type]  # arrays are buffers
+def _read_buffers(whole: memoryview) -> list[Any]:
     (count,) = struct.unpack_from("<Q", whole, len(_BUFFERS))
     sizes = struct.unpack_from(f"<{count}Q", whole, len(_BUFFERS) + 8)
     at, buffers = len(_BUFFERS) + 8 * (1 + count), []
@@ -86,7 +133,7 @@ def _read_buffers(path: str) -> list[Any]:
 
 
 def pickled(task: Task[Any]) -> bytes:
-    """A small task as bytes for another process, which may not know a class of the user's script: it goes along."""
+    """A small task as bytes for another process. A class of the user's script, which that may not know, is included."""
     known = type(task).__module__.startswith("tamis.")
     data: bytes = pickle.dumps(task) if known else cloudpickle.dumps(task)
     return data

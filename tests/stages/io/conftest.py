@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tamis.runs.publication import publish
 from tamis.stages.base import CompositeStage, WorkerMetadata, emissions
 from tamis.stages.emit import BadRow, BadRows, Publish
-from tamis.stages.io import MergeShards, publish
+from tamis.stages.io import MergeShards
+from tamis.stages.io.output_directory import OutputDirectory, WriterRun
 from tamis.tasks import DocumentBatch, FileGroup
+
+RUNS = itertools.count(1)
 
 
 @dataclass
@@ -46,33 +51,47 @@ def read_all(reader: CompositeStage[Any, Any]) -> Read:
 
 
 def write_all(
-    writer: CompositeStage[Any, Any], tables: Sequence[Any], scratch: Path, orders: Iterable[tuple[int, ...]] = ()
+    writer: CompositeStage[Any, Any],
+    tables: Sequence[Any],
+    scratch: Path,
+    orders: Iterable[tuple[int, ...]] = (),
+    fingerprint: str = "test",
 ) -> list[FileGroup]:
-    """Write batches, publish the files, return what the sink handed on."""
+    """Write batches as one run, publish the files, return what the sink handed on."""
     stages = writer.decompose()
     places = list(orders) or [(i,) for i in range(len(tables))]
     tasks: list[Any] = [
         DocumentBatch(table, order=place, task_id=f"task{'.'.join(map(str, place))}", dataset_name="data")
         for place, table in zip(places, tables, strict=True)
     ]
-    stages[-1].prepare()  # type: ignore[attr-defined]  # every sink has it
-    for stage in stages:
-        stage.setup(WorkerMetadata(scratch=str(scratch)))
-        tasks = _merged(stage, tasks) if isinstance(stage, MergeShards) else _processed(stage, tasks)
+    output = OutputDirectory([stages[-1]])  # type: ignore[list-item]  # a sink
+    run = WriterRun(f"20260101-000000-{next(RUNS):08x}", "run", "test", fingerprint, "2026-01-01T00:00:00+00:00")
+    published: list[str] = []
+    output.claim(run, lambda: "input")
+    try:
+        for stage in stages:
+            stage.setup(WorkerMetadata(scratch=str(scratch)))
+            step = _merged if isinstance(stage, MergeShards) else _processed
+            tasks = step(stage, tasks, output, published)  # type: ignore[arg-type]  # by its class
+        for rewritten, _ in output.rewrites(lambda: published):
+            publish(rewritten)
+        output.finish("input", lambda: published)
+    finally:
+        output.release()
     return tasks
 
 
-def _processed(stage: Any, tasks: list[Any]) -> list[Any]:
+def _processed(stage: Any, tasks: list[Any], output: OutputDirectory, published: list[str]) -> list[Any]:
     result = []
     for task in tasks:
-        children = _published(stage, stage.process(task))
+        children = _published(stage.process(task), output, published)
         for i, child in enumerate(children):
             child.order, child.task_id = (*task.order, i), f"{task.task_id}.{i}"
         result += children
     return result
 
 
-def _merged(stage: MergeShards, tasks: list[Any]) -> list[Any]:
+def _merged(stage: MergeShards, tasks: list[Any], output: OutputDirectory, published: list[str]) -> list[Any]:
     """Consecutive tasks up to the size the stage asks for."""
     assert stage.ordered
     batches: list[list[Any]] = [[]]
@@ -80,14 +99,16 @@ def _merged(stage: MergeShards, tasks: list[Any]) -> list[Any]:
         if batches[-1] and sum(t.weight for t in batches[-1]) + task.weight > stage.batch_bytes:
             batches.append([])
         batches[-1].append(task)
-    return [made for batch in batches if batch for made in _published(stage, stage.process_batch(batch))]
+    return [made for batch in batches if batch for made in _published(stage.process_batch(batch), output, published)]
 
 
-def _published(stage: Any, result: Any) -> list[Any]:
+def _published(result: Any, output: OutputDirectory, published: list[str]) -> list[Any]:
     tasks = []
     for made in emissions(result):
         if isinstance(made, Publish):
+            output.check(made)
             publish(made)
+            published.append(made.final)
         else:
             tasks.append(made)
     return tasks

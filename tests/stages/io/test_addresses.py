@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 import gzip
 import http.server
+import importlib
 import io
 import itertools
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +23,10 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tamis.errors import DataError, MissingExtraError, PlanError
+from tamis.errors import DataError, MissingExtraError, PlanError, StorageError
+from tamis.runs.publication import publish
 from tamis.stages.emit import Publish
-from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader, TextReader, byte_size, destination, paths, publish
+from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader, TextReader, byte_size, destination, paths
 from tamis.tasks import DocumentBatch
 
 ROWS = [{"text": f"row {i}"} for i in range(300)]
@@ -105,8 +110,10 @@ def test_modes_in_memory(memory: str, read: Any, write: Any) -> None:
     for rows in (ROWS, ROWS[:5]):
         write(JsonlWriter(memory, mode="overwrite"), [pa.Table.from_pylist(rows)])
     assert read(JsonlReader(memory)).rows == ROWS[:5]
-    with pytest.raises(PlanError, match="already holds 1 files"):
-        write(JsonlWriter(memory, mode="error"), [pa.Table.from_pylist(ROWS)])
+    with pytest.raises(PlanError, match=r"already holds files \(part-000000.jsonl\), output of another pipeline"):
+        write(JsonlWriter(memory), [pa.Table.from_pylist(ROWS)], fingerprint="another")
+    write(JsonlWriter(memory, mode="append"), [pa.Table.from_pylist(ROWS[5:])], fingerprint="another")
+    assert read(JsonlReader(memory)).rows == ROWS
 
 
 class Bucket(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -140,7 +147,7 @@ def test_a_failed_write_leaves_no_half_object(bucket: str) -> None:
         sink.write(b"half of it")
         raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="the disk is full"):
+    with pytest.raises(StorageError, match=r"out/part-000000.jsonl: this cannot be written: OSError: the disk is full"):
         target.write("part-000000.jsonl", 1, fill)
     assert fsspec.filesystem("bucket").find(bucket) == []
 
@@ -159,12 +166,41 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         paths.filesystem("s3://bucket/data")
 
 
+@pytest.mark.parametrize(
+    ("scheme", "package", "install"),
+    [("hf", "huggingface_hub", '"tamis[hf]"'), ("s3", "s3fs", '"tamis[s3]"'), ("az", "adlfs", "adlfs")],
+)
+def test_a_missing_package_of_a_store_is_named(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, install: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(importlib.import_module("fsspec.registry")._registry, scheme, raising=False)
+    with pytest.raises(MissingExtraError) as error:
+        paths.filesystem(f"{scheme}://a/b")
+    assert str(error.value) == f"reading {scheme}:// addresses needs the package {package!r}: pip install {install}"
+
+
+def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub", reason="hf:// is read with huggingface_hub: pip install 'tamis[hf]'")
+    code = (
+        "from tamis.stages.io import JsonlReader\nnext(JsonlReader('hf://datasets/org/data').decompose()[0].splits(''))"
+    )
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-2:]
+    assert last[0].startswith("tamis.errors.DataError: hf://datasets/org/data: the server cannot be reached: ")
+    assert last[1] == "  Check the address and the network."
+
+
 def test_an_unknown_protocol_is_refused(read: Any) -> None:
     with pytest.raises(PlanError, match="Protocol not known: nowhere"):
         read(JsonlReader("nowhere://data/a.jsonl"))
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    def send_head(self) -> Any:
+        return self.send_error(403) if "forbidden" in self.path else super().send_head()
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
@@ -204,6 +240,14 @@ def test_a_directory_page_on_the_web(web: str, tmp_path: Path, read: Any) -> Non
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.txt").write_text("hello")
     assert read(TextReader(f"{web}/d/")).rows == [{"text": "hello"}]
+
+
+@pytest.mark.parametrize("reader", [JsonlReader, ParquetReader, TextReader])
+def test_a_server_that_refuses(web: str, read: Any, reader: Any) -> None:
+    with pytest.raises(DataError, match=r"a\.x: the server cannot be reached: .*\n  Check the address and the network"):
+        read(reader("http://127.0.0.1:9/a.x"))
+    with pytest.raises(DataError, match=r"forbidden/a\.x: the server answers 403 Forbidden"):
+        read(reader(f"{web}/forbidden/a.x"))
 
 
 def test_a_page_that_is_not_there(web: str, read: Any) -> None:

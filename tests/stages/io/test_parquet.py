@@ -105,7 +105,7 @@ def test_a_broken_file_is_named(tmp_path: Path, read: Any, broken: str) -> None:
     whole = (tmp_path / "a.parquet").read_bytes()
     content = {"no parquet": b"hello " * 100, "cut off": whole[: len(whole) // 2], "empty": b""}[broken]
     (tmp_path / "b.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=r"b\.parquet: this is no Parquet file, or it is cut off: "):
+    with pytest.raises(DataError, match=r"b\.parquet: this is not a Parquet file, or it is cut off: "):
         read(ParquetReader(str(tmp_path)))
     result = read(ParquetReader(str(tmp_path), on_error="quarantine"))
     assert result.table.num_rows == 1000

@@ -68,16 +68,59 @@ def test_a_file_named_itself_is_taken_whatever_its_ending(tmp_path: Path) -> Non
         ("?.jsonl", ["a.jsonl"]),
         ("[ab].jsonl", ["a.jsonl"]),
         ("*.txt", ["n.txt"]),
+        ("**/_*.jsonl", ["_v.jsonl"]),
+        ("u/**/*.jsonl", ["_v.jsonl", "w.jsonl"]),
+        (".h*", [".h.jsonl"]),
     ],
 )
 def test_patterns(tmp_path: Path, pattern: str, expected: list[str]) -> None:
     make(tmp_path, {"a.jsonl": 1, "x/b.jsonl": 1, "x/y/c.jsonl": 1, "n.txt": 1, ".h.jsonl": 1})
+    if "_" in pattern or pattern[0] == "u":
+        make(tmp_path, {"u/_v.jsonl": 1, "u/_x/w.jsonl": 1, "u/.git/z.jsonl": 1})
     assert names(groups(str(tmp_path / pattern), file_extensions=[".jsonl"])) == [expected]
 
 
 def test_a_file_with_brackets_in_its_name_is_found(tmp_path: Path) -> None:
     make(tmp_path, {"a[1].jsonl": 1})
     assert names(groups(str(tmp_path / "a[1].jsonl"))) == [["a[1].jsonl"]]
+
+
+def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    make(
+        tmp_path, {"a.jsonl": 1, ".b.jsonl": 1, "_c.jsonl": 1, ".d/e.jsonl": 1, "_logs/f.jsonl": 1, "g.txt": 1, "h": 1}
+    )
+    make(tmp_path, {".tamis.json": 1, ".part-000000.jsonl.0123456789abcdef.tmp": 1})
+    stage = FilePartitioningStage(str(tmp_path), file_extensions=[".jsonl"])
+    assert stage.notes() == []
+    list(stage.splits(""))
+    [note] = stage.notes()
+    for count in ("1 hidden,", "1 hidden (directories)", "1 starting with '_'", "1 ending in .txt"):
+        assert count in note
+    pattern = FilePartitioningStage(str(tmp_path / "**" / "*.jsonl"), file_extensions=[".jsonl"])
+    assert names(list(pattern.splits(""))) == [["_c.jsonl", "a.jsonl", "f.jsonl"]]
+    assert pattern.notes() == [
+        "left out of the input directories: 1 hidden (directories). A pattern or file_extensions=[...] reads them"
+    ]
+
+
+def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.jsonl")).touch()
+    except OSError:
+        pytest.skip("this file system only takes names in UTF-8")
+    with pytest.raises(DataError, match=r"a\\xff\.jsonl: the name of this file is not valid UTF-8"):
+        groups(str(tmp_path))
+
+
+def test_the_input_has_an_id(tmp_path: Path) -> None:
+    make(tmp_path, {"a.jsonl": 1, "b.jsonl": 1})
+    stage = FilePartitioningStage(str(tmp_path))
+    first = stage.current_input_id()
+    assert first == stage.current_input_id() == FilePartitioningStage(str(tmp_path)).current_input_id()
+    assert FilePartitioningStage(str(tmp_path), files_per_partition=1).current_input_id() != first
+    os.utime(tmp_path / "a.jsonl", (1, 1))
+    assert stage.input_id == first
+    assert stage.current_input_id() != first
 
 
 def test_a_list_is_taken_in_the_order_given(tmp_path: Path) -> None:
@@ -201,7 +244,7 @@ def test_a_directory_is_read_when_its_turn_comes(tmp_path: Path, monkeypatch: py
 
 
 def test_both_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"files_per_partition=2 and blocksize='1MB': give one of them"):
+    with pytest.raises(ValueError, match=r"files_per_partition=2 and blocksize='1MB': set only one of them"):
         FilePartitioningStage("data", files_per_partition=2, blocksize="1MB")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tamis.errors import ColumnError, DataError, PlanError
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
 from tamis.stages.io import CsvWriter, JsonlReader, JsonlWriter, ParquetReader, ParquetWriter
+from tamis.stages.io.output_directory import MARKER
 
 WAYS = [("inline", 0), ("threads", 4), ("processes", 2)]
 
@@ -39,7 +39,8 @@ def run(tmp_path: Path, stages: list[Any], way: tuple[str, int] = ("threads", 2)
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    files = [p for p in root.rglob("*") if p.is_file() and p.name != MARKER]
+    return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
 
 @pytest.mark.parametrize("settings", [{}, {"shard_bytes": "9kB"}, {"partition_by": "lang", "compression": "gz"}])
@@ -74,7 +75,7 @@ def test_broken_lines_are_in_the_quarantine(tmp_path: Path, corpus: Path) -> Non
     result = run(tmp_path, stages)
     assert result.summary.output_rows == 408
     [bad] = result.summary.quarantine
-    assert (os.path.basename(bad["path"]), bad["line"]) == ("c.jsonl", 6)
+    assert (os.path.basename(bad["source"]), bad["line"]) == ("c.jsonl", 6)
 
 
 def test_a_broken_line_ends_the_run_with_its_place(tmp_path: Path, corpus: Path) -> None:
@@ -88,25 +89,6 @@ def test_a_field_that_is_not_there_is_refused_before_anything_is_read(tmp_path: 
     with pytest.raises(ColumnError, match="txt"):
         run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(tmp_path / "out"), fields=["txt"])])
     assert not (tmp_path / "out").exists()
-
-
-def test_a_full_directory_is_refused_before_anything_is_read(tmp_path: Path, corpus: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.jsonl").touch()
-    with pytest.raises(PlanError, match="already holds 1 files"):
-        run(tmp_path, [JsonlReader(str(corpus)), JsonlWriter(str(tmp_path / "out"), mode="error")])
-
-
-def test_files_of_an_earlier_run_between_the_new_ones_are_pointed_out(
-    tmp_path: Path, corpus: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    writer = JsonlWriter(str(tmp_path / "out"))
-    run(tmp_path, [JsonlReader(str(corpus), files_per_partition=1), writer])
-    run(tmp_path, [JsonlReader(str(corpus), files_per_partition=1), writer])
-    assert caplog.text == ""
-    time.sleep(0.02)
-    run(tmp_path, [JsonlReader(str(corpus / "a.jsonl")), writer])
-    assert "2 files of an earlier run are still in its directory, part-000001.jsonl among them" in caplog.text
 
 
 @pytest.mark.parametrize("fields", [["txt"], ["text", "lnag"]])

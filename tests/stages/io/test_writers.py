@@ -7,7 +7,6 @@ import decimal
 import gzip
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import ColumnError, DataError, PlanError
+from tamis.runs.publication import publish
 from tamis.stages.emit import Publish
 from tamis.stages.io import (
     CsvReader,
@@ -28,15 +28,16 @@ from tamis.stages.io import (
     ParquetReader,
     ParquetWriter,
     TextWriter,
-    publish,
+    destination,
 )
+from tamis.stages.io.output_directory import MARKER
 from tamis.tasks import DocumentBatch, FileGroup
 
 TABLE = pa.table({"text": ["a", "b é", None], "n": [1, 2, 3]})
 
 
 def files(root: Path) -> list[str]:
-    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and p.name != MARKER)
 
 
 def json_of(column: pa.Array, write: Any, tmp_path: Path) -> list[Any]:
@@ -296,15 +297,18 @@ def test_the_source_is_the_stem_of_the_first_file(tmp_path: Path) -> None:
         ({"filename": "part-{ordr}"}, r"there is no \{ordr\}.*Did you mean 'order'\?"),
         ({"filename": "all"}, "every task would write the same file"),
         ({"filename": "a/{order}"}, "must not contain '/'"),
-        ({"filename": "_{order}"}, "nor start with"),
+        ({"filename": "_{order}"}, "must not start with"),
         ({"filename": "{order"}, "filename='{order'"),
         ({"mode": "overwrit"}, r"mode='overwrit'.*Did you mean 'overwrite'\?"),
-        ({"mode": "append"}, "output files are never changed"),
+        ({"file_extension": "/../../x"}, "file_extension='./../../x'.*must not contain '/'"),
+        ({"file_extension": "a\\b"}, "must not contain '/'"),
+        ({"filename": "x\n{order}"}, "control characters"),
+        ({"mode": "replace"}, "mode='replace'.*must be one of 'error', 'overwrite', 'append', 'ignore'"),
         ({"compression": "gzip"}, r"compression='gzip'.*Did you mean 'gz'\?"),
         ({"fields": "text"}, "give a list of column names"),
         ({"shard_bytes": "big"}, "'big' is not a valid size"),
         ({"write_kwargs": {"force_asci": True}}, r"Did you mean 'force_ascii'\?"),
-        ({"write_kwargs": {"force_ascii": True}}, "it is always False"),
+        ({"write_kwargs": {"force_ascii": True}}, "always False here"),
     ],
 )
 def test_mistakes_are_refused_when_the_writer_is_made(settings: dict[str, Any], message: str) -> None:
@@ -313,7 +317,7 @@ def test_mistakes_are_refused_when_the_writer_is_made(settings: dict[str, Any], 
 
 
 def test_levels_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(PlanError, match=r"compression_level=12\): gz has the levels 1 to 9"):
+    with pytest.raises(PlanError, match=r"compression_level=12\): the levels of gz are 1 to 9"):
         JsonlWriter("out", compression="gz", compression_level=12)
 
 
@@ -348,26 +352,13 @@ def test_partitions_by_a_column_that_is_not_written(tmp_path: Path, write: Any) 
 
 
 def test_partitions_by_lists_are_refused(tmp_path: Path, write: Any) -> None:
-    with pytest.raises(DataError, match=r"partition_by='tags': list<.*> values name no directory"):
+    with pytest.raises(DataError, match=r"partition_by='tags': list<.*> values cannot be names of directories"):
         write(JsonlWriter(str(tmp_path), partition_by="tags"), [pa.table({"tags": [["a"]]})])
-
-
-def test_ignore_leaves_what_is_there(tmp_path: Path, write: Any) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    write(JsonlWriter(str(tmp_path)), [TABLE])
-    assert files(tmp_path) == ["notes.txt", "part-000000.jsonl"]
-
-
-def test_error_refuses_a_directory_with_files(tmp_path: Path, write: Any) -> None:
-    (tmp_path / "part-000000.jsonl").write_text("{}")
-    with pytest.raises(PlanError, match='the directory already holds 1 files, and mode="error" was asked for'):
-        write(JsonlWriter(str(tmp_path), mode="error"), [TABLE])
-    write(JsonlWriter(str(tmp_path / "new"), mode="error"), [TABLE])
 
 
 def test_overwrite_removes_earlier_output(tmp_path: Path, write: Any) -> None:
     write(JsonlWriter(str(tmp_path), compression="gz"), [TABLE, TABLE])
-    write(JsonlWriter(str(tmp_path), partition_by="n"), [TABLE])
+    write(JsonlWriter(str(tmp_path), partition_by="n", mode="ignore"), [TABLE])
     (tmp_path / ".part-000009.jsonl.0123456789abcdef.tmp").write_text("left by a killed run")
     (tmp_path / ".gitignore").write_text("*")
     write(JsonlWriter(str(tmp_path), mode="overwrite"), [TABLE])
@@ -384,14 +375,43 @@ def test_overwrite_removes_nothing_when_there_are_other_files(tmp_path: Path, wr
     assert files(tmp_path) == sorted([foreign, "part-000000.jsonl"])
 
 
-def test_overwrite_does_not_touch_a_home_or_working_directory(tmp_path: Path, monkeypatch: Any) -> None:
+def test_overwrite_does_not_touch_a_home_or_working_directory(tmp_path: Path, monkeypatch: Any, write: Any) -> None:
     (tmp_path / "home" / "work").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "home" / "work")
     for path in ("/", str(tmp_path), str(tmp_path / "home"), "."):
-        [stage] = JsonlWriter(path, mode="overwrite").decompose()
         with pytest.raises(PlanError, match="does not work on a home or working directory"):
-            stage.destination._clear([])  # type: ignore[attr-defined]  # prepare() would walk through all of "/" first
+            write(JsonlWriter(path, mode="overwrite"), [TABLE])
+
+
+def test_nothing_is_written_outside_of_the_directory(tmp_path: Path, write: Any) -> None:
+    target = destination.Destination(str(tmp_path / "out"), ending=".jsonl")
+    for relative in ("../x.jsonl", "a/../../x.jsonl", "/etc/x", "a//x", "."):
+        with pytest.raises(PlanError, match="would be outside of"):
+            target.write(relative, 0, lambda sink: None)
+    values = ["../../x", "..", "/etc", "\\..", "a\0b", "."]
+    write(JsonlWriter(str(tmp_path / "out"), partition_by="site"), [pa.table({"site": values})])
+    assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir()) == sorted(
+        ["site=..%2F..%2Fx", "site=..", "site=%2Fetc", "site=%5C..", "site=a%00b", "site=."]
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "site=x").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PlanError, match=r"site=x/part-000000.jsonl: this output file would be outside of"):
+        write(JsonlWriter(str(tmp_path / "linked"), partition_by="site"), [pa.table({"site": ["x"]})])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_names_of_sources_are_made_safe(tmp_path: Path) -> None:
+    [stage] = JsonlWriter(str(tmp_path), filename="{source}-{dataset}-{order}").decompose()
+    task = DocumentBatch(TABLE, dataset_name="../x\n", order=(0,), _metadata={"source_files": ["a/..\\b.jsonl"]})
+    assert stage.name_for(task) == "data-.._x_-000000.jsonl"  # type: ignore[attr-defined]  # every sink has it
+
+
+def test_an_output_directory_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"out\\xff: the name of an output directory must be valid UTF-8"):
+        JsonlWriter(f"{tmp_path}/out\udcff")
 
 
 def test_making_a_writer_touches_nothing(tmp_path: Path) -> None:
@@ -413,19 +433,11 @@ def test_nulls_of_a_single_column_come_back_from_csv(
     assert [row["a"] for row in read(reader).rows] == values
 
 
-def test_a_link_that_leads_nowhere_is_no_leftover(tmp_path: Path, write: Any) -> None:
-    writer = JsonlWriter(str(tmp_path / "out"))
-    write(writer, [TABLE])
-    (tmp_path / "out" / "part-000001.jsonl").symlink_to(tmp_path / "gone")
-    [stage] = writer.decompose()
-    assert stage.leftovers(time.time() + 60) == ["part-000000.jsonl"]  # type: ignore[attr-defined]  # every sink has it
-
-
 def test_directories_of_long_values_are_cut_and_stay_apart(tmp_path: Path, write: Any, read: Any) -> None:
     values = ["語" * 60, "語" * 300, "語" * 299 + "x", "/" * 300, "+"]
     table = pa.table({"a long name of a column " * 5: values})
     write(JsonlWriter(str(tmp_path / "out"), partition_by=table.column_names[0]), [table])
-    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    names = sorted(p.name for p in (tmp_path / "out").iterdir() if p.is_dir())
     assert len(names) == len(values)
     assert max(len(name.encode()) for name in names) < 255
     assert any(name.endswith("=" + "語" * 60) for name in names)

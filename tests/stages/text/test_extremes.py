@@ -1,13 +1,17 @@
-"""Texts that nobody expects: huge words, NUL bytes, half characters. All filters at once, against their definitions."""
+"""Unusual texts: huge words, NUL bytes, half characters. All filters at once, against their definitions."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tokenizers import Tokenizer, models
 
-from tamis.stages.text import filters
+from tamis.stages.text import filters, modifiers
 from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.modifiers.pii_rules import RULES
 from tamis.tasks import DocumentBatch
 
 MEGABYTE = 1_000_000
@@ -47,6 +51,25 @@ def test_a_huge_text_among_small_ones_is_dropped_alone() -> None:
     kept = filters.ScoreFilter(filters.LongWordFilter()).process(batch)
     assert kept.dropped[0].rows.tolist() == [1]
     assert kept.data.column("text").to_pylist() == ["a b c", "d e f"]
+
+
+NOT_WITHOUT_ARGUMENTS = ("CleanLines", "DocumentModifier", "FastTextLabelModifier", "LineRemover", "Modify")
+ROW_FORMS: list[Any] = [
+    *(made.score_document for made in MEASURED),
+    *(filters.WordCountFilter(lang=language).score_document for language in ("ja", "th", "zh")),
+    filters.LanguageFilter(["en"]).score_document,
+    filters.ScriptFilter(["Latn"]).score_document,
+    filters.TokenCountFilter(tokenizer=Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))).score_document,
+    *(getattr(modifiers, name)().modify_document for name in modifiers.__all__ if name not in NOT_WITHOUT_ARGUMENTS),
+    modifiers.FastTextLabelModifier("a").modify_document,
+    modifiers.LineRemover(["x"]).modify_document,
+    modifiers.PiiRedactor(kinds=list(RULES)).modify_document,
+]
+
+
+@pytest.mark.parametrize("row_form", ROW_FORMS, ids=lambda form: type(form.__self__).__name__)
+def test_half_of_a_surrogate_pair_makes_no_row_form_raise(row_form: Any) -> None:
+    row_form("The \ud83d cat.\n\udfff sat, schÃ¶n &amp; token = \ud800")
 
 
 def test_half_of_a_surrogate_pair_is_refused_with_its_place() -> None:

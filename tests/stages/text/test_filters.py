@@ -109,6 +109,20 @@ def test_words_of_languages_without_spaces_are_found_with_a_dictionary() -> None
     assert kept.data.column("words").to_pylist() == [in_chinese.score_document(text)]
 
 
+def test_the_whole_match_of_a_regular_expression_is_a_url_whatever_its_groups() -> None:
+    text = "see ftp://a.bc/porn now"
+    for expression in (r"ftp://\S+", r"(ftp)://(\S+)", r"(?:ftp)://\S+"):
+        assert filters.UrlsFilter(url_regex=expression).score_document(text) == len("ftp://a.bc/porn") / len(text)
+        assert filters.PornographicUrlsFilter(url_regex=expression).score_document(text) == 1
+
+
+def test_what_stands_at_the_ends_of_lines_and_blank_paragraphs_count() -> None:
+    assert filters.DuplicateLineCharactersFilter().score_document("la \nla\nla") == 2 / 7
+    assert filters.ShortLinesFilter().score_document("x" * 30 + "\r\n" + "y" * 30) == 0.5
+    assert filters.RepeatedParagraphsFilter().score_document("a\n\n\n\n\n\nb") == 3 / 4
+    assert filters.MeanWordLengthFilter().score_document("word - 42") == 7 / 3
+
+
 def test_unknown_position_of_a_substring_is_refused() -> None:
     with pytest.raises(ValueError, match="'prefix', 'suffix' or 'any'"):
         filters.SubstringFilter("a", "middle")  # type: ignore[arg-type]  # the error is the point

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, DataError
 from tamis.pipeline import Pipeline
+from tamis.stages.io import JsonlReader
+from tamis.stages.text.filters import ScoreFilter, WordCountFilter
 from tamis.stages.text.segments import DocumentJoiner, DocumentSplitter
 from tamis.tasks import DocumentBatch
 from tamis.testing import run_stage
@@ -145,3 +149,20 @@ def test_lengths_that_are_no_numbers_are_refused() -> None:
     rows = [{"id": 1, "segment_id": 0, "text": "x", "n": None}]
     with pytest.raises(DataError, match="whole number"):
         DocumentJoiner(max_length=5, length_field="n").process(DocumentBatch(rows))
+
+
+def test_a_dropped_segment_is_found_again_and_joined_rows_get_their_name_back(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"id": 1, "text": "a b+c+d e"}\n{"id": 2, "text": "f g"}\n', encoding="utf-8")
+    stages = [
+        JsonlReader(str(file)),
+        DocumentSplitter("+"),
+        ScoreFilter(WordCountFilter(min_words=2)),
+        DocumentJoiner("+", across_batches=False),
+    ]
+    result = Pipeline("p", stages=stages).run(LocalExecutor(0), run_dir=str(tmp_path / "run"), progress="off")
+    (dropped,) = result.drops().select(["source", "position", "part"]).to_pylist()
+    assert dropped == {"source": str(file), "position": 0, "part": "/1"}
+    (joined,) = result
+    assert joined["text"].to_pylist() == ["a b+d e", "f g"]
+    assert joined.names.to_texts() == [f"{file}:0", f"{file}:31"]

@@ -91,9 +91,9 @@ def test_secret_is_not_shown() -> None:
 
 
 def test_mistakes_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give either tokenizer"):
+    with pytest.raises(ValueError, match="set either tokenizer"):
         TokenCountFilter()
-    with pytest.raises(ValueError, match="give either tokenizer"):
+    with pytest.raises(ValueError, match="set either tokenizer"):
         TokenCountFilter(tokenizer, hf_model_name="gpt2")
     with pytest.raises(TypeError, match="give a name or a path as hf_model_name"):
         TokenCountFilter("gpt2")

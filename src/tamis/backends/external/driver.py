@@ -8,13 +8,11 @@ moves the data, and workers send records of what they did.
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from tamis.backends.base import Run
@@ -28,9 +26,13 @@ from tamis.backends.running_stage import RunningStage
 from tamis.backends.scheduler_state import identify, numbered_barriers
 from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import END, Group, Plan
+from tamis.runs.publication import publish
 from tamis.runs.stats import Snapshot
 from tamis.runs.stop import STOPPING
 from tamis.stages.base import SourceStage
+from tamis.stages.emit import Publish
+from tamis.stages.io.paths import join
+from tamis.stages.scratch import touch
 from tamis.tasks import Task
 
 POLL_S = 0.1
@@ -115,8 +117,7 @@ class ExternalDriver:
         self.books = Bookkeeper(plan, run.journal, run.directory.quarantine, run.observer)
         self._plan, self._run, self._engine = plan, run, engine
         self._scratch = run.directory.scratch
-        self._payloads = os.path.join(self._scratch, "payloads")
-        os.makedirs(self._payloads, exist_ok=True)
+        self._payloads = run.directory.payloads
         self._barriers = numbered_barriers(plan)
         self._held: dict[int, list[Envelope]] = {g.index: [] for g in plan.groups}
         self._keeps_failed = run.failures.on_error == "set_aside"
@@ -266,7 +267,7 @@ class ExternalDriver:
             raise KeyboardInterrupt
         if self._run.stop.level == 1 and not self._draining:
             self._draining = True
-            Path(self._scratch, STOP).touch()
+            touch(join(self._scratch, STOP))
             self.books.tell(STOPPING)
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -330,6 +331,6 @@ class ExternalDriver:
 
         def store(envelope: Envelope, path: str) -> None:
             if envelope.task_id in kept:  # a task that could not be read has no data to keep
-                os.replace(kept[envelope.task_id], path)
+                publish(Publish(kept[envelope.task_id], path, 0, 0))
 
         self.books.failed(group, record.batch, failure, record.retries + 1, policy, store)

@@ -1,4 +1,4 @@
-"""How the demands of stages are made to fit a cluster in which an engine holds a worker of each at the same time."""
+"""Fits the demands of stages to a cluster, for engines that keep a worker of every stage at the same time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tamis.backends.external.ray_session import ClusterNode
 from tamis.errors import PlanError, ResourceError, did_you_mean
 
 LEAST_CPUS = 0.01
-"""A worker's share of a core at least, so that engines count it."""
+"""The smallest share of a core that a worker asks for, so that engines count it."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What the workers of one group need that are there from the beginning to the end.
+    """What the workers of one group need for the whole run.
 
     Args:
         name: The group's stages, in words.
         cpus, gpus: For one worker.
-        workers: How many there are at least.
+        workers: The least number of workers.
     """
 
     name: str
@@ -31,9 +31,9 @@ class Need:
 
 
 def scaled_cpus(needs: Sequence[Need], cpus: float, largest: float) -> list[float]:
-    """CPUs to ask for, for one worker of each group, so that the least number of workers of all fits together.
+    """The CPUs to request for one worker of each group, so that the least number of workers of all groups fits.
 
-    Demands that fit are left alone; others are made smaller in proportion: the workers then share the cores.
+    Demands that fit are kept; others are reduced in proportion, and the workers share the cores.
 
     Args:
         needs: The demands.
@@ -52,7 +52,7 @@ def scaled_cpus(needs: Sequence[Need], cpus: float, largest: float) -> list[floa
 
 
 def check_gpus(needs: Sequence[Need], nodes: Sequence[ClusterNode], engine: str) -> None:
-    """Refuse stages that want more GPUs than there are."""
+    """Raise if stages ask for more GPUs than the cluster has."""
     asking = [n for n in needs if n.gpus]
     total, largest = sum(n.gpus for n in nodes), max((n.gpus for n in nodes), default=0.0)
     for need in asking:
@@ -69,14 +69,14 @@ def check_gpus(needs: Sequence[Need], nodes: Sequence[ClusterNode], engine: str)
     if together > total + 1e-9:
         parts = ", ".join(f"{n.name}: {f'{n.workers} x ' if n.workers > 1 else ''}{n.gpus:g}" for n in asking)
         raise ResourceError(
-            f"the stages ask for {together:g} GPUs together ({parts}), the cluster has {total:g}. {engine} holds a "
+            f"the stages ask for {together:g} GPUs together ({parts}), the cluster has {total:g}. {engine} keeps a "
             "worker of every stage at the same time: give shares of a card, Resources(gpus=0.5), or fewer workers"
         )
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a setting may be, in words and as a test."""
+    """The values that a setting may have, in words and as a test."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -92,13 +92,13 @@ ANYTHING = Kind("anything", lambda v: True)
 
 
 def check_settings(given: Mapping[str, Any], known: Mapping[str, Kind], where: str) -> None:
-    """Refuse settings that are not known, and values that are of no use; ``None`` stands for the default.
+    """Raise for unknown settings and for invalid values; ``None`` stands for the default.
 
     >>> known = {"min_workers": COUNT, "max_workers": COUNT}
     >>> check_settings({"max_worker": 2}, known, "stage 'a', ray_stage_spec")
     Traceback (most recent call last):
     ...
-    tamis.errors.PlanError: stage 'a', ray_stage_spec: there is no 'max_worker'. Did you mean 'max_workers'?
+    tamis.errors.PlanError: stage 'a', ray_stage_spec: there is no setting 'max_worker'. Did you mean 'max_workers'?
     >>> check_settings({"max_workers": "2"}, known, "stage 'a', ray_stage_spec")
     Traceback (most recent call last):
     ...
@@ -106,7 +106,7 @@ def check_settings(given: Mapping[str, Any], known: Mapping[str, Kind], where: s
     """
     for key, value in given.items():
         if key not in known:
-            hint = did_you_mean(str(key), list(known)) or f" There is {', '.join(known)}."
-            raise PlanError(f"{where}: there is no {key!r}.{hint}")
+            hint = did_you_mean(str(key), list(known)) or f" The settings are {', '.join(known)}."
+            raise PlanError(f"{where}: there is no setting {key!r}.{hint}")
         if value is not None and not known[key].fits(value):
             raise PlanError(f"{where}: {key}={value!r} must be {known[key].words}")

@@ -24,10 +24,12 @@ from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunP
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END
+from tamis.runs.publication import remove_unpublished
 from tamis.stages.base import WorkerMetadata
-from tamis.stages.io.paths import remove_unpublished
+from tamis.stages.io.paths import join
+from tamis.stages.scratch import exists, put_task
 from tamis.tasks import RowNames, TableTask, Task
-from tamis.tasks.storage import pickled, write_task
+from tamis.tasks.storage import pickled
 
 STOP = "stop"
 """A file in the run's scratch directory. While it exists, workers begin nothing new."""
@@ -141,8 +143,8 @@ class Operator:
         self._marker_path = RunningStage.path(spec.places.scratch, os.urandom(8).hex())
         self._marker = RunningStage(self._marker_path)
         self._runner = self._new_runner()
-        self._payloads = os.path.join(spec.places.scratch, "payloads")
-        self._stop = os.path.join(spec.places.scratch, STOP)
+        self._payloads = spec.places.payloads or join(spec.places.scratch, "payloads")
+        self._stop = join(spec.places.scratch, STOP)
 
     def set_up(self) -> None:
         """Set the stages up before the first task. A failure is reported with the first task."""
@@ -156,7 +158,7 @@ class Operator:
         if parcel.vertex != self._spec.entry:
             yield parcel
             return
-        if parcel.fresh and os.path.exists(self._stop):
+        if parcel.fresh and exists(self._stop):
             self._post(Record(self._spec.group, parcel.envelopes, skipped=True))
             return
         self._post(Record(self._spec.group, [_shown(parcel)], begun=self._marker_path))
@@ -252,14 +254,12 @@ class Operator:
     def _for_driver(self, envelope: Envelope) -> Any:
         if envelope.vertex == END:
             return pickled(envelope.payload) if isinstance(envelope.payload, Task) else envelope.payload
-        os.makedirs(self._payloads, exist_ok=True)
         return encode_payload(envelope.payload, self._payloads)
 
     def _saved(self, task: Task[Any]) -> str:
         """The file to which a task is saved."""
-        os.makedirs(self._payloads, exist_ok=True)
-        path = os.path.join(self._payloads, os.urandom(8).hex())
-        write_task(task, path)
+        path = join(self._payloads, os.urandom(8).hex())
+        put_task(task, path)
         return path
 
     def _post(self, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""The Ray cluster under a external engine: connect to it, know its machines, leave it as it was."""
+"""The Ray cluster of an external engine: connect to it, list its machines, and leave it as it was."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tamis.stages.resources import Resources
 HEAD = "node:__internal_head__"
 
 GRACE_S = 2.0
-"""How long a process has to end by itself after its actor has: Ray is about to end it, and complains if others do."""
+"""Seconds that a process has to end after its actor: Ray usually ends it, and logs an error if another process does."""
 
 MOST_MESSAGES = 10_000
-"""How many messages a mailbox holds."""
+"""How many messages a mailbox holds; then senders wait."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class ClusterNode:
     """A machine of the cluster, as Ray counts it.
 
     Args:
-        id: Its name in Ray.
+        id: Its id in Ray.
         cpus, gpus: What Ray may use of it.
-        is_head: Whether the cluster is led from here.
+        is_head: Whether it is the head node of the cluster.
     """
 
     id: str
@@ -44,7 +44,7 @@ class ClusterNode:
 
 
 def load_ray(what: str) -> Any:
-    """The module ``ray``; says what to install where it is missing."""
+    """The module ``ray``. If it is missing, the error names the extra to install."""
     try:
         import ray
     except ImportError as error:
@@ -54,11 +54,11 @@ def load_ray(what: str) -> Any:
 
 @contextmanager
 def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any]:
-    """Ray, connected to a cluster: this process's, that of ``RAY_ADDRESS``, or one of our own for the while.
+    """Ray, connected to a cluster: the one this process uses, that of ``RAY_ADDRESS``, or a new one that ends here.
 
     Args:
-        what: Who needs it.
-        settings: Environment variables that a cluster of our own is started with.
+        what: What needs it, for error messages.
+        settings: Environment variables for a new cluster.
     """
     ray = load_ray(what)
     if ray.is_initialized():
@@ -67,7 +67,7 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
     wanted = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **(settings or {})}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
-    # "local" keeps away from clusters of others that happen to run on this machine.
+    # "local" ignores clusters of other users that happen to run on this machine.
     address = os.environ.get("RAY_ADDRESS") or "local"
     try:
         if address == "local":
@@ -87,11 +87,11 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
 
 
 class RaySession:
-    """A connection that begins with the check of a plan, before anything is touched, and ends with its run.
+    """A connection that begins when a plan is checked, before anything is touched, and ends with its run.
 
     Args:
-        what: Who needs it.
-        settings: Environment variables that a cluster of our own is started with.
+        what: What needs it, for error messages.
+        settings: Environment variables for a new cluster.
     """
 
     def __init__(self, what: str, settings: dict[str, str] | None = None) -> None:
@@ -100,7 +100,7 @@ class RaySession:
         self._stack = ExitStack()
 
     def begin(self) -> Any:
-        """Ray; connects unless that is done."""
+        """Ray; connects at the first call."""
         if self._ray is None:
             self._ray = self._stack.enter_context(connected(self._what, self._settings))
         return self._ray
@@ -113,7 +113,7 @@ class RaySession:
 
 @contextmanager
 def _no_stderr() -> Iterator[None]:
-    """Without what Ray's C++ side says there while it starts: how loud it is going to be, for one."""
+    """Hide what Ray's C++ side writes to stderr while it starts."""
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     try:
@@ -125,7 +125,7 @@ def _no_stderr() -> Iterator[None]:
 
 
 def ignores_head(given: bool) -> bool:
-    """Whether to keep the head node free: as said, or as ``CURATOR_IGNORE_RAY_HEAD_NODE`` says."""
+    """Whether to keep the head node free: as given, or as ``CURATOR_IGNORE_RAY_HEAD_NODE`` says."""
     return given or os.environ.get("CURATOR_IGNORE_RAY_HEAD_NODE", "0") not in ("", "0")
 
 
@@ -138,13 +138,13 @@ def nodes_of(ray: Any, *, ignore_head: bool) -> list[ClusterNode]:
             found.append(ClusterNode(node["NodeID"], has.get("CPU", 0.0), has.get("GPU", 0.0), HEAD in has))
     usable = [n for n in found if not (ignore_head and n.is_head)]
     if not usable:
-        raise ResourceError("ignore_head_node=True leaves no machine to work on: the cluster has none but its head")
+        raise ResourceError("ignore_head_node=True leaves no machine to work on: the cluster has only its head node")
     return usable
 
 
 def others(nodes: Sequence[ClusterNode]) -> list[str]:
     """The machines of the cluster that are not among these."""
-    ray = load_ray("a external engine")
+    ray = load_ray("an external engine")
     return sorted({node["NodeID"] for node in ray.nodes() if node.get("Alive", True)} - {n.id for n in nodes})
 
 
@@ -190,7 +190,7 @@ def _set_up_here(stages: bytes, group: int, node: str, places: RunPaths) -> None
 
 
 def card_memory_gb(ray: Any, nodes: Sequence[ClusterNode]) -> float:
-    """Memory of the smallest GPU of the cluster; 0 where there is none that can be asked."""
+    """Memory in GB of the smallest GPU of the cluster; 0 if no GPU reports it."""
     calls = [
         ray.remote(_cards_here).options(num_cpus=0, scheduling_strategy=on_node(node)).remote()
         for node in nodes
@@ -205,12 +205,12 @@ def _cards_here() -> list[float]:
 
 
 def gpu_share(names: str, resources: Resources, card_gb: float) -> float:
-    """How many GPUs one worker takes, ``gpu_memory_gb`` as a fraction of a card of that size."""
+    """How many GPUs one worker takes; ``gpu_memory_gb`` becomes a fraction of a card of that size."""
     if not resources.gpu_memory_gb:
         return resources.gpus
     if not card_gb:
         raise ResourceError(
-            f"stage {names!r} asks for {resources.gpu_memory_gb:g} GB of GPU memory, but no GPU of the cluster says "
+            f"stage {names!r} asks for {resources.gpu_memory_gb:g} GB of GPU memory, but no GPU of the cluster reports "
             "how much it has. Give a share of a card instead: Resources(gpus=0.25)"
         )
     # Ray counts in ten-thousandths; rounded up, so that workers never ask for more than the card has.
@@ -223,7 +223,7 @@ def names_of(plan: Plan, group: Group) -> str:
 
 
 class Mailbox:
-    """Where workers leave records for the driver: a small actor beside it.
+    """Takes the workers' records to the driver: a small actor on the driver's machine.
 
     Args:
         ray: The module.
@@ -236,12 +236,12 @@ class Mailbox:
         self.slot = Slot(keeper.remote())
 
     def take(self, wait_s: float) -> list[bytes]:
-        """All messages there are; waits for the first."""
+        """All messages that have arrived; waits for the first one."""
         messages: list[bytes] = self._ray.get(self.slot.keeper.take.remote(wait_s))
         return messages
 
     def members(self) -> list[Member]:
-        """The workers that have checked in since this was last asked."""
+        """The workers that have checked in since the last call."""
         members: list[Member] = self._ray.get(self.slot.keeper.members.remote())
         return members
 
@@ -258,13 +258,13 @@ class Slot:
         self.keeper = keeper
 
     def post(self, message: bytes) -> None:
-        """Leave a message; it is there when this returns."""
+        """Send a message; it has arrived when this returns."""
         import ray
 
         ray.get(self.keeper.put.remote(message))
 
     def check_in(self) -> None:
-        """Tell which process this is, so that it can be ended should it outlive its actor."""
+        """Report which process this is, so that it can be ended if it outlives its actor."""
         import ray
 
         member = Member(ray.get_runtime_context().get_node_id(), os.getpid(), _started(os.getpid()))
@@ -273,7 +273,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Member:
-    """A worker's process: its machine, its number, and when it began, since numbers are given out again."""
+    """A worker's process: its machine, its id, and when it started, since process ids are reused."""
 
     node: str
     pid: int
@@ -290,14 +290,14 @@ def _started(pid: int) -> float | None:
 
 
 def end_members(ray: Any, members: Sequence[Member]) -> None:
-    """End processes that should be gone by now, on whichever machine they are."""
+    """End processes that have outlived their actors, on any machine."""
     calls = []
     for name in sorted({m.node for m in members}):
         there = [m for m in members if m.node == name]
         strategy = on_node(ClusterNode(name, 0, 0))
         calls.append(ray.remote(_end_here).options(num_cpus=0, scheduling_strategy=strategy).remote(there))
     for call in calls:
-        with suppress(ray.exceptions.RayError):  # a machine that is gone has no processes left
+        with suppress(ray.exceptions.RayError):  # a machine that was lost has no processes left
             ray.get(call, timeout=30)
 
 
@@ -315,7 +315,7 @@ def _end_here(members: Sequence[Member]) -> None:
 
 
 class _Keeper:
-    """Holds messages until the driver takes them. Who posts more than the driver can take waits."""
+    """Holds messages until the driver takes them; beyond :data:`MOST_MESSAGES`, senders wait."""
 
     def __init__(self) -> None:
         import asyncio

@@ -10,6 +10,7 @@ from typing import Any
 
 from tamis.backends.base import Run
 from tamis.backends.carry_out import run_paths
+from tamis.backends.cluster_storage import share_storage
 from tamis.backends.external.driver import Engine, ExternalDriver
 from tamis.backends.external.operator import OperatorSpec
 from tamis.backends.external.ray_session import ClusterNode, Mailbox, set_up_nodes
@@ -49,6 +50,7 @@ class WorkerSpec:
     ) -> WorkerSpec:
         """Make it, and set the machines up. The runtime environment is for stages without one of their own."""
         stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
+        share_storage(ray, plan, run, [node.id for node in nodes])
         places = run_paths(run, workers_sync=True)
         set_up_nodes(ray, plan, stages, nodes, places, runtime_env)
         path = (os.getcwd(), *(p for p in sys.path if p))
@@ -82,5 +84,6 @@ def run_on_engine(plan: Plan, run: Run, engine: Engine, worker_spec: WorkerSpec)
         state = "done"
         return done
     finally:
+        run.journal.flush()  # while the cluster can still be asked for files that wait there
         run.observer.finish(driver.snapshot(state))
         worker_spec.mailbox.close()

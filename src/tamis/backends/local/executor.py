@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Literal
 
 from tamis.backends.base import Run
@@ -21,6 +20,7 @@ from tamis.errors import PlanError, did_you_mean
 from tamis.plan import Group, Plan
 from tamis.sizes import byte_size
 from tamis.stages.base import NodeInfo, WorkerMetadata
+from tamis.stages.io.paths import protocol
 
 __all__ = ["LocalExecutor"]
 
@@ -95,6 +95,11 @@ class LocalExecutor:
         places = run_paths(run)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
+        if in_processes and protocol(places.scratch) == "memory":
+            raise PlanError(
+                'scratch="memory://..." is in the memory of one process, and some stages run in others. '
+                'Use LocalExecutor(substrate="threads"), or another scratch'
+            )
         substrate = self._substrate(specs, places, in_processes, run)
         for spec in specs.values():
             set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
@@ -143,7 +148,7 @@ class LocalExecutor:
         if not in_processes:
             return threads
         theirs = {i: s for i, s in specs.items() if i in in_processes}
-        processes = ProcessSubstrate(theirs, places, os.path.join(places.scratch, "payloads"))
+        processes = ProcessSubstrate(theirs, places, places.payloads)
         return MixedSubstrate(threads, processes, in_processes)
 
     def _pools(self, plan: Plan, in_processes: frozenset[int]) -> list[Pool]:

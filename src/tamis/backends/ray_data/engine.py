@@ -1,4 +1,4 @@
-"""Ray Data as an engine: parcels are rows, groups are operators of one dataset, which is executed as a stream."""
+"""Ray Data as an engine: parcels are rows, and groups are operators of one dataset, which is executed as a stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tamis.plan import Group
 from tamis.stages.base import WorkerMetadata
 
 A_LITTLE_CPU = 1e-4
-"""The least that Ray tells apart."""
+"""The smallest difference that Ray distinguishes."""
 
 
 @dataclass
@@ -29,11 +29,11 @@ class RayDataPlacement:
     Args:
         group: The group.
         is_actor: Whether its workers are actors; else each parcel is a Ray task.
-        cpus, gpus: What one worker asks of Ray.
-        least, most: How many actors, or Ray tasks at a time.
-        initial: How many actors to begin with.
-        max_calls: After how many tasks a process is replaced.
-        runtime_env: What the processes need beside the stages.
+        cpus, gpus: What one worker requests from Ray.
+        least, most: The number of actors, or of Ray tasks at a time.
+        initial: The number of actors at the start.
+        max_calls: The number of tasks after which a process is replaced.
+        runtime_env: Ray's runtime environment of the processes.
         remote_args: Further settings for Ray.
     """
 
@@ -53,7 +53,7 @@ class RayDataEngine:
     """Runs segments of a plan as datasets.
 
     Args:
-        worker_spec: What workers are given.
+        worker_spec: What workers need.
         placements: How each group runs.
         nodes: The machines that may be used.
         retries: How often a task is tried again after its stage raised.
@@ -73,11 +73,11 @@ class RayDataEngine:
         self._executor: Any = None
 
     def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
-        """What the workers of a group must know."""
+        """What the workers of a group need."""
         return self._worker_spec.operator(group, inside, retries=self._retries)
 
     def take(self, wait_s: float) -> list[bytes]:
-        """The records that have come in."""
+        """The records that have arrived."""
         return self._mailbox.take(wait_s)
 
     def carry(self, groups: Sequence[Group], operators: Sequence[OperatorSpec], parcels: list[Parcel]) -> None:
@@ -101,9 +101,9 @@ class RayDataEngine:
                 dataset = self._mapped(dataset, self._placements[group.index], spec, place)
             self._keep_executor_of(dataset)
             for _ in dataset.iter_internal_ref_bundles():
-                pass  # what comes out at the end has been told already
+                pass  # the driver has received the results as records
         except Exception as error:
-            raise _said_plainly(error) from error
+            raise _engine_error(error) from error
         finally:
             self._executor = None
             DataContext._set_current(before)
@@ -116,9 +116,9 @@ class RayDataEngine:
             executor.shutdown(force=True)
 
     def _keep_executor_of(self, dataset: Any) -> None:
-        """Get hold of what executes the dataset: Ray Data itself shows it only once the first block is there."""
+        """Keep the object that executes the dataset: Ray Data itself exposes it only after the first block."""
         create = getattr(dataset, "_create_executor", None)
-        if create is None:  # another version of Ray: then a run that is stopped ends when its tasks do
+        if create is None:  # another version of Ray: there a stopped run ends when its tasks do
             return
 
         def kept() -> Any:
@@ -130,8 +130,8 @@ class RayDataEngine:
     def _mapped(self, dataset: Any, placement: RayDataPlacement, spec: OperatorSpec, place: int) -> Any:
         from ray.data import ActorPoolStrategy, TaskPoolStrategy
 
-        # Neighbours that ask for the same are fused by Ray Data. What runs together is the plan's business, and a
-        # task that makes many must let others work on them: so no two neighbours ask for quite the same.
+        # Ray Data fuses neighbours with equal requests. The plan decides what runs in one worker, and other workers
+        # must be able to process the outputs of a task that makes many: so requests of neighbours differ a little.
         cpus = max(placement.cpus - A_LITTLE_CPU * (place % 2), 0.0)
         options: dict[str, Any] = {"num_cpus": cpus, "batch_format": "pyarrow", "batch_size": 1}
         if placement.gpus:
@@ -163,7 +163,7 @@ class OperatorActor:
         self._operator = _operator(spec, slot)
 
     def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Work on the parcels in these rows."""
+        """Process the parcels in these rows."""
         for parcel in parcels_in(rows):
             for made in self._operator.work(parcel):
                 yield row_of(made)
@@ -175,11 +175,11 @@ class OperatorActor:
 
 
 _HERE: dict[tuple[str, int], Operator] = {}
-"""Operators of Ray tasks in this process, which does many of them: those of one run."""
+"""The operators of one run in this process, which runs many Ray tasks."""
 
 
 def operator_task(rows: pa.Table, spec: OperatorSpec, slot: Slot) -> Iterator[pa.Table]:
-    """Work on the parcels in these rows, as a Ray task."""
+    """Process the parcels in these rows, as a Ray task."""
     key = (spec.run, spec.group)
     if key not in _HERE:
         for old in [k for k in _HERE if k[0] != spec.run]:
@@ -199,7 +199,7 @@ def _operator(spec: OperatorSpec, slot: Slot) -> Operator:
 
 
 def row_of(parcel: Parcel) -> pa.Table:
-    """A parcel as a row of a dataset; its body is not copied."""
+    """A parcel as a row of a dataset, without a copy of its body."""
     body = pa.py_buffer(b"") if parcel.body is None else parcel.body
     head = pickle.dumps((parcel.body is not None, replace(parcel, body=None)))
     offsets = pa.py_buffer(struct.pack("=qq", 0, body.size))
@@ -214,11 +214,11 @@ def parcels_in(rows: pa.Table) -> Iterator[Parcel]:
         yield replace(parcel, body=body.as_buffer()) if has_body else parcel
 
 
-def _said_plainly(error: Exception) -> Exception:
-    """What went wrong in Ray itself, not in a stage, without Ray's pages of traceback."""
-    words = str(getattr(error, "cause", None) or error).strip().splitlines()
-    told = words[-1] if words else type(error).__name__
+def _engine_error(error: Exception) -> Exception:
+    """A short error for what went wrong in Ray itself, not in a stage."""
+    lines = str(getattr(error, "cause", None) or error).strip().splitlines()
+    told = lines[-1] if lines else type(error).__name__
     died = "Died" in type(error).__name__ or "WorkerCrashed" in type(error).__name__ or "died" in str(error)
     if died:
         return WorkerDiedError(f"a worker of Ray Data died: {told}")
-    return StageError(f"Ray Data gave up: {type(error).__name__}: {told}")
+    return StageError(f"Ray Data failed: {type(error).__name__}: {told}")

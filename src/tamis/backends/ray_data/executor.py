@@ -1,4 +1,4 @@
-"""The Ray Data executor: a plan as a chain of ``map_batches``, around the same runner as everywhere."""
+"""The Ray Data executor: a plan as a chain of ``map_batches``, around the same runner as in every executor."""
 
 from __future__ import annotations
 
@@ -39,21 +39,20 @@ SPEC_KEYS = {
     "ray_remote_args": TABLE,
     "ray_num_cpus": AMOUNT,
 }
-"""What ``ray_stage_spec`` may say. Fan-out and shuffles are known from the plan, so those keys change nothing."""
+"""The keys of ``ray_stage_spec``. Fan-out and shuffles are known from the plan, so those keys change nothing."""
 
 OURS = ("compute", "max_calls", "num_cpus", "num_gpus")
-"""What ``ray_remote_args`` may not say: it has names of its own in a stage."""
+"""Keys that ``ray_remote_args`` must not have: stages have settings of their own for them."""
 
 
 class RayDataExecutor:
     """Runs a pipeline on Ray Data.
 
-    A stage becomes a pool of actors when it has a ``setup`` or ``teardown`` of its own or wants a GPU, else Ray tasks.
+    A stage with a ``setup`` or ``teardown`` of its own, or with a GPU, runs in a pool of actors; others as Ray tasks.
 
     Args:
         config: ``{"runtime_env": {...}}``: the Ray runtime environment of stages that have none of their own.
-        ignore_head_node: Whether to keep the machine free that leads the cluster. ``CURATOR_IGNORE_RAY_HEAD_NODE=1``
-            does the same.
+        ignore_head_node: Whether to keep the head node free of work. ``CURATOR_IGNORE_RAY_HEAD_NODE=1`` does the same.
         fuse: Whether neighbouring stages may run in one worker, without data moving between them.
         retries: How often a task is tried again after its stage raised.
 
@@ -83,10 +82,10 @@ class RayDataExecutor:
         return f"Ray Data{', without the head node' if self.ignore_head_node else ''}"
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that cannot run here, before anything is touched."""
+        """Raise if the plan cannot run here, before anything is touched."""
         load_ray("RayDataExecutor")
         try:
-            import pandas  # noqa: F401 - Ray Data itself cannot be imported without
+            import pandas  # noqa: F401 - Ray Data itself cannot be imported without it
         except ImportError as error:
             raise MissingExtraError("RayDataExecutor", package="pandas", extra="ray") from error
         for group in plan.groups:
@@ -99,7 +98,7 @@ class RayDataExecutor:
             raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         try:
             ray, nodes, placements = self._fitted(plan)
             worker_spec = WorkerSpec.of(ray, plan, run, nodes, self.config.get("runtime_env"))
@@ -114,7 +113,7 @@ class RayDataExecutor:
         return ray, nodes, self._placements(ray, plan, nodes)
 
     def _placements(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, RayDataPlacement]:
-        """For each group: tasks or actors, how many, and what each asks of Ray."""
+        """For each group: tasks or actors, how many, and what each requests from Ray."""
         wants_memory = any(g.resources.gpu_memory_gb for g in plan.groups)
         card_gb = card_memory_gb(ray, nodes) if wants_memory else 0.0
         total, largest = sum(n.cpus for n in nodes), max(n.cpus for n in nodes)
@@ -123,7 +122,7 @@ class RayDataExecutor:
             own = [self._placement(plan, g, card_gb, len(nodes)) for g in segment.groups]
             needs = [Need(names_of(plan, s.group), s.cpus, s.gpus, s.least) for s in own]
             check_gpus(needs, nodes, "Ray Data")
-            # Actors hold what they ask for to the end. Where tasks run beside them, some must be left for those.
+            # Actors keep their cores to the end. Where tasks run too, some cores must be left for them.
             actors = [(s, n) for s, n in zip(own, needs, strict=True) if s.is_actor]
             for_tasks = max((s.cpus for s in own if not s.is_actor), default=0.0)
             for_tasks = min(for_tasks, largest, total / 2 if actors else total)
@@ -149,8 +148,8 @@ class RayDataExecutor:
         initial = spec.get("initial_workers")
         if initial is not None and not (least or 1) <= initial <= (most or initial):
             raise PlanError(
-                f"stage {names_of(plan, group)!r}: initial_workers={initial} must be between the least and the most "
-                f"workers, {least or 1} and {most or 'any number'}"
+                f"stage {names_of(plan, group)!r}: initial_workers={initial} must be between the smallest and the "
+                f"largest number of workers, {least or 1} and {most or 'any number'}"
             )
         return RayDataPlacement(
             group,
@@ -167,7 +166,7 @@ class RayDataExecutor:
 
 
 def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
-    """The settings of a group's stages for Ray, checked; of several stages in one worker the last one's count."""
+    """The checked settings of a group's stages for Ray; if several stages share a worker, the last one wins."""
     together: dict[str, Any] = {}
     for vertex in (plan.vertices[v] for v in group.vertices):
         spec = vertex.stage.ray_stage_spec()
@@ -176,8 +175,8 @@ def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
         for key in spec.get("ray_remote_args") or {}:
             if key in OURS:
                 raise PlanError(
-                    f"{where}: ray_remote_args may not say {key!r}. Resources(...), num_workers and "
-                    "max_calls_per_worker do"
+                    f"{where}: ray_remote_args must not have {key!r}. Use Resources(...), num_workers or "
+                    "max_calls_per_worker"
                 )
         together.update((key, value) for key, value in spec.items() if value is not None)
     return together

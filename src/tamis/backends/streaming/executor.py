@@ -10,6 +10,7 @@ from tamis.backends.autoscaler import Autoscaler, is_staffed
 from tamis.backends.balance import Demand, Node, check_fits
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
+from tamis.backends.cluster_storage import share_storage
 from tamis.backends.contracts import Limits
 from tamis.backends.demand import at_the_same_time
 from tamis.backends.runner import GroupSpec
@@ -106,6 +107,7 @@ class StreamingExecutor:
     def _execute(self, plan: Plan, run: Run, cluster: Cluster) -> bool:
         from tamis.backends.substrates.ray import RaySubstrate
 
+        share_storage(load_ray(), plan, run)
         places = run_paths(run, workers_sync=True)
         work = [g for g in plan.groups if not g.is_source]
         staffed = [g for g in work if is_staffed(g)]

@@ -61,6 +61,11 @@ class WorkerRunners:
             runner.close()
         self.loop.close()
 
+    async def close_async(self) -> None:
+        """Tear all stages down on the event loop that runs now: all of them are ``async``."""
+        for runner in self._runners.values():
+            await runner.close_async()
+
 
 class InlineSubstrate:
     """Runs an assignment when it is submitted, in the thread that submits it.
@@ -96,7 +101,8 @@ class InlineSubstrate:
         self._awaited.add(self._runners.loop.loop.create_task(self._await(ticket, runner, tasks)))
 
     async def _await(self, ticket: int, runner: GroupRunner, tasks: list[Task[Any]]) -> None:
-        self._events.append(Done(ticket, await runner.run_async(tasks)))
+        outcome = await runner.run_async(tasks)
+        self._events.append(Done(ticket, outcome))  # :meth:`poll` may have put another list there meanwhile
 
     def poll(self, timeout_s: float) -> list[Event]:
         """The assignments that are done. If there are none, awaits the first of those that were begun."""

@@ -46,7 +46,16 @@ from tamis.backends.substrates.base import (
     WorkerUp,
 )
 from tamis.backends.substrates.processes import pickled_stages
-from tamis.backends.substrates.ray_worker import SENTINEL, Home, RayWorker, running_stage, save_task, set_up_node
+from tamis.backends.substrates.ray_worker import (
+    SENTINEL,
+    AsyncRayWorker,
+    Home,
+    RayWorker,
+    running_stage,
+    save_task,
+    sentinel_folder,
+    set_up_node,
+)
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import Task
 from tamis.tasks.storage import pickled
@@ -59,6 +68,9 @@ MAX_SLOTS = 16
 
 BUNDLE = 16
 """The most assignments in one call."""
+
+CALLS_AT_ONCE = 3
+"""Calls that an actor takes at the same time: one reads its arguments, one runs, one stores its results."""
 
 MACHINE_GONE = "the worker's machine is gone"
 
@@ -101,6 +113,7 @@ class _Worker:
     outbox: list[tuple[int, int, list[Envelope], bool]] = field(default_factory=list)
     ready: bool = False
     killed: str = ""
+    overdue: tuple[int, ...] = ()
     gone: bool = False
 
 
@@ -109,7 +122,7 @@ class RaySubstrate:
 
     Args:
         specs: The groups of the plan.
-        places: Where the run keeps its files, on a file system that all machines share.
+        places: Where the run keeps its files.
         eager: The groups whose stages are set up before a worker is called ready.
         runtime_envs: The runtime environment of groups that have one of their own.
         runtime_env: The runtime environment of all others.
@@ -131,7 +144,8 @@ class RaySubstrate:
         self._runtime_envs, self._runtime_env = runtime_envs, runtime_env
         self._home = Home()
         self._stages = ray.put(pickled_stages(specs))
-        self._actor_class = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)(RayWorker)
+        actors = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
+        self._actor_class, self._async_actor_class = actors(RayWorker), actors(AsyncRayWorker)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._workers: dict[int, _Worker] = {}
@@ -142,8 +156,8 @@ class RaySubstrate:
         self._fan_out: dict[int, int] = {}
         self._stage_names = {v: name for spec in specs.values() for v, name in spec.names.items()}
         self._saving: list[Any] = []
-        if places.scratch:
-            Path(places.scratch, SENTINEL).touch()
+        if places.scratch and not places.staging:
+            Path(sentinel_folder(places), SENTINEL).touch()
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
@@ -154,7 +168,12 @@ class RaySubstrate:
         env = {**(self._runtime_env or {}), **self._runtime_envs.get(only, {})}
         options: dict[str, Any] = {"scheduling_strategy": where, **({"runtime_env": env} if env else {})}
         options["enable_task_events"] = False  # the run keeps its own account of every task
-        actor: Any = self._actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
+        in_flight = self._specs[only].in_flight if only >= 0 and self._specs[only].is_async else 0
+        timed = any(stage.timeout_s for group in groups for stage in self._specs[group].stages.values())
+        # The clock of a time limit runs from the end of the call before: such calls must not overtake each other.
+        options["max_concurrency"] = in_flight + 2 if in_flight else 1 if timed else CALLS_AT_ONCE
+        actor_class: Any = self._async_actor_class if in_flight else self._actor_class
+        actor = actor_class.options(**options).remote(self._home, str(worker), gpu_ids)
         state = self._workers[worker] = _Worker(actor, groups, node, self._node_ready(node))
         eager = sorted(groups & self._eager)
         up = actor.begin.remote(self._stages)
@@ -167,9 +186,9 @@ class RaySubstrate:
         done = self._workers[worker].actor.stop.remote()
         done.future().add_done_callback(lambda future: self._answers.put(("stopped", worker, future)))
 
-    def kill_worker(self, worker: int, why: str) -> None:
+    def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """End an actor at once."""
-        self._workers[worker].killed = why
+        self._workers[worker].killed, self._workers[worker].overdue = why, running
         ray.kill(self._workers[worker].actor)
 
     def _node_ready(self, node: str) -> Any:
@@ -200,6 +219,7 @@ class RaySubstrate:
             room_s = self.message_s
             for item in waiting:
                 _, group, _, alone = item
+                alone = alone or self._specs[group].is_async
                 seconds = math.inf if alone else self._seconds.get(group, math.inf)
                 if bundle and (seconds > 2 * room_s or len(bundle) == BUNDLE):
                     self._send(worker, state, bundle)
@@ -346,10 +366,11 @@ class RaySubstrate:
         ray.kill(state.actor)
         calls, state.calls = state.calls, deque()
         why = state.killed or _cause_of_death(error)
-        # What a worker was doing is not to blame for the end of its machine. Where it was not ended for the first of
-        # its calls, it may be any of them: answers to those that it was done with get lost, too.
-        blamed = [] if why == MACHINE_GONE else list(calls)[: 1 if state.killed else None]
-        event = WorkerDied(worker, tuple(ticket for call in blamed for ticket in call.tickets), why)
+        # The end of a machine says nothing about what its workers ran. Otherwise any call may be the cause: answers
+        # to calls that were done get lost, too.
+        suspects = [] if why == MACHINE_GONE else list(calls)
+        tickets = state.overdue if state.killed else tuple(t for call in suspects for t in call.tickets)
+        event = WorkerDied(worker, tickets, why)
         if len(event.running) != 1:
             return [event]
         where = NodeAffinitySchedulingStrategy(state.node, soft=False)
@@ -365,10 +386,12 @@ class RaySubstrate:
         return time.monotonic()
 
     def save_task(self, payload: Any, path: str) -> None:
-        """Have a task written to a file where its data is."""
+        """Have a task written to a file of the driver's machine."""
         objects: dict[Any, int] = {}
         place = self._place(payload, objects)
-        self._saving.append(ray.remote(num_cpus=0)(save_task).remote(place, path, *objects))
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        save = ray.remote(num_cpus=0)(save_task).options(scheduling_strategy=here)
+        self._saving.append(save.remote(place, path, *objects))
 
     def close(self, *, at_once: bool) -> None:
         """Stop the actors: after a teardown of their stages, or by killing them. What has not set up is just killed."""

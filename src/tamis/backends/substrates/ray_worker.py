@@ -1,20 +1,24 @@
-"""A worker on Ray: an actor that works off assignments. It runs in another process, on another machine perhaps."""
+"""A worker on Ray: an actor that runs assignments, in another process and perhaps on another machine."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pickle
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from tamis.backends.runner import Failure, RunPaths
+    from tamis.backends.runner import Failure, Outcome, RunPaths
 
 # Imported where they are used: the environment must be set first, and an actor is up sooner.
+
+T = TypeVar("T")
 
 SENTINEL = ".tamis-run"
 """A file in the run's scratch directory by which a worker sees that it has the same file system as the driver."""
@@ -51,6 +55,9 @@ class Home:
 class RayWorker:
     """The actor. Made with ``ray.remote``; every method returns data, also when a stage raises.
 
+    It has threads for several calls, so that Ray reads the arguments of the next call and stores the results of the
+    last one while a stage runs. The stages themselves all run in one thread, one call after the other.
+
     Args:
         home: What to take over from the driver.
         worker_id: The worker's name.
@@ -60,14 +67,19 @@ class RayWorker:
     def __init__(self, home: Home, worker_id: str, gpu_ids: tuple[int, ...]) -> None:
         home.settle()
         self._worker_id, self._gpu_ids = worker_id, gpu_ids
+        self._stage_thread = ThreadPoolExecutor(1, thread_name_prefix="tamis-stages")
+        self._begun = Future[None]()  # calls may overtake each other
         if gpu_ids:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(cards_of_this_node()[i] for i in gpu_ids)
 
     def begin(self, stages: bytes) -> None:
-        """Import what it takes and unpack the stages: what every worker does first, and costs the machine most."""
-        from tamis.backends.substrates.inline import WorkerRunners  # noqa: F401 - imported ahead
-
-        self._specs = pickle.loads(stages)
+        """Import the modules and unpickle the stages: what every worker does first, and costs the machine most."""
+        try:
+            self._stage_thread.submit(_within_stage, self._begin, stages).result()
+        except Exception as error:
+            self._begun.set_exception(error)
+            raise
+        self._begun.set_result(None)
 
     def set_up(
         self, places: RunPaths, eager: Sequence[int], node_failure: Failure | None
@@ -76,58 +88,132 @@ class RayWorker:
 
         Returns what went wrong, whether that was ``setup_on_node``, and how many seconds it took.
         """
+        self._begun.result()
+        done: tuple[Failure | None, bool, float]
+        done = self._stage_thread.submit(_within_stage, self._set_up, places, eager, node_failure).result()
+        return done
+
+    def run(self, bundle: bytes, slots: int, *objects: Any) -> Any:
+        """Work on assignments: ``(group, payloads)`` each. Data made goes into ``slots`` objects of the store.
+
+        Returns the outcomes, in which payloads are replaced by where they are, then the objects.
+        """
+        assignments = [(g, [_resolve(p, objects) for p in payloads]) for g, payloads in pickle.loads(bundle)]
+        return self._stage_thread.submit(_within_stage, self._run, assignments, slots).result()
+
+    def stop(self) -> None:
+        """Tear the stages down."""
+        self._stage_thread.submit(_within_stage, self._stop).result()
+
+    def _begin(self, stages: bytes) -> None:
+        from tamis.backends.substrates.inline import WorkerRunners  # noqa: F401 - imported ahead
+
+        self._specs = pickle.loads(stages)
+
+    def _prepare(self, places: RunPaths, node_failure: Failure | None) -> tuple[Failure, bool] | None:
+        """Make what runs the stages; returns what went wrong, and whether that was ``setup_on_node``."""
         from tamis.backends.running_stage import RunningStage
         from tamis.backends.substrates.inline import WorkerRunners
 
-        began = time.perf_counter()
         if node_failure is not None:
-            return node_failure, True, 0.0
+            return node_failure, True
         missing = _not_shared(places)
         if missing is not None:
-            return missing, False, 0.0
+            return missing, False
         marker = RunningStage(RunningStage.path(places.scratch, self._worker_id)) if places.scratch else None
         self._placement = WorkerRunners(self._specs, places, self._worker_id, self._gpu_ids, marker)
+        return None
+
+    def _set_up(
+        self, places: RunPaths, eager: Sequence[int], node_failure: Failure | None
+    ) -> tuple[Failure | None, bool, float]:
+        began = time.perf_counter()
+        wrong = self._prepare(places, node_failure)
+        if wrong is not None:
+            return *wrong, 0.0
         for group in eager:
             failure = self._placement.runner(group).set_up()
             if failure is not None:
                 return _travelling(failure), False, 0.0
         return None, False, time.perf_counter() - began
 
-    def run(self, bundle: bytes, slots: int, *objects: Any) -> Any:
-        """Work off assignments: ``(group, payloads)`` each. Data made goes into ``slots`` objects of the store.
+    def _run(self, assignments: list[tuple[int, list[Any]]], slots: int) -> Any:
+        return _answer([self._placement.runner(group).run(tasks) for group, tasks in assignments], slots)
 
-        Returns the outcomes, in which payloads are replaced by where they are, then the objects.
-        """
-        from tamis.backends.payload import ObjectPart
-        from tamis.plan import END
-
-        outcomes, made = [], [[] for _ in range(slots)]  # type: ignore[var-annotated]  # lists of tasks
-        count = 0
-        for group, payloads in pickle.loads(bundle):
-            outcome = self._run_one(group, [_resolve(p, objects) for p in payloads])
-            for envelope in outcome.outputs:
-                # What is left at the end of the pipeline is small here, and the driver keeps it: it goes along.
-                if envelope.vertex != END and _is_task(envelope.payload):
-                    slot = made[count % slots]
-                    slot.append(envelope.payload)
-                    envelope.payload = ObjectPart(count % slots, len(slot) - 1)
-                    count += 1
-            outcomes.append(outcome)
-        answer = pickle.dumps(outcomes)
-        return (answer, *made) if slots else answer
-
-    def _run_one(self, group: int, tasks: list[Any]) -> Any:
-        from dataclasses import replace
-
-        outcome = self._placement.runner(group).run(tasks)
-        if outcome.failure is not None:
-            outcome.failure = replace(outcome.failure, exception=_travelling(outcome.failure).exception)
-        return outcome
-
-    def stop(self) -> None:
-        """Tear the stages down."""
+    def _stop(self) -> None:
         if hasattr(self, "_placement"):
             self._placement.close()
+
+
+class AsyncRayWorker(RayWorker):
+    """The actor of an ``async`` stage: Ray runs its methods on an event loop, many calls at the same time."""
+
+    async def begin(self, stages: bytes) -> None:  # type: ignore[override]  # Ray awaits it
+        try:
+            self._begin(stages)
+        except Exception as error:
+            self._begun.set_exception(error)
+            raise
+        self._begun.set_result(None)
+
+    async def set_up(  # type: ignore[override]  # Ray awaits it
+        self, places: RunPaths, eager: Sequence[int], node_failure: Failure | None
+    ) -> tuple[Failure | None, bool, float]:
+        await asyncio.wrap_future(self._begun)
+        began = time.perf_counter()
+        wrong = self._prepare(places, node_failure)
+        if wrong is not None:
+            return *wrong, 0.0
+        for group in eager:
+            failure = await self._placement.runner(group).set_up_async()
+            if failure is not None:
+                return _travelling(failure), False, 0.0
+        return None, False, time.perf_counter() - began
+
+    async def run(self, bundle: bytes, slots: int, *objects: Any) -> Any:  # type: ignore[override]  # Ray awaits it
+        outcomes = [
+            await self._placement.runner(group).run_async([_resolve(p, objects) for p in payloads])
+            for group, payloads in pickle.loads(bundle)
+        ]
+        return _answer(outcomes, slots)
+
+    async def stop(self) -> None:  # type: ignore[override]  # Ray awaits it
+        if hasattr(self, "_placement"):
+            await self._placement.close_async()
+
+
+def _within_stage(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function; where a stage ends its process with ``sys.exit``, end it: the thread would only be lost."""
+    try:
+        return function(*arguments)
+    except Exception:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+        code = error.code if isinstance(error, SystemExit) else None
+        os._exit(code if isinstance(code, int) else 1)
+
+
+def _answer(outcomes: list[Outcome], slots: int) -> Any:
+    """What a call returns: the outcomes, and the tasks that were made, spread over the objects."""
+    from dataclasses import replace
+
+    from tamis.backends.payload import ObjectPart
+    from tamis.plan import END
+
+    made: list[list[Any]] = [[] for _ in range(slots)]
+    count = 0
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            outcome.failure = replace(outcome.failure, exception=_travelling(outcome.failure).exception)
+        for envelope in outcome.outputs:
+            # What is left at the end of the pipeline is small here, and the driver keeps it: it goes along.
+            if envelope.vertex != END and _is_task(envelope.payload):
+                slot = made[count % slots]
+                slot.append(envelope.payload)
+                envelope.payload = ObjectPart(count % slots, len(slot) - 1)
+                count += 1
+    answer = pickle.dumps(outcomes)
+    return (answer, *made) if slots else answer
 
 
 def set_up_node(stages: bytes, home: Home, node: str, scratch: str, groups: Sequence[int]) -> Failure | None:
@@ -218,15 +304,23 @@ def _travelling(failure: Failure) -> Failure:
     return failure if travels(failure.exception) else replace(failure, exception=None)
 
 
+def sentinel_folder(places: RunPaths) -> str:
+    """The folder of the run directory with the file by which workers see that they have it."""
+    from tamis.stages.io.paths import is_local
+
+    return places.scratch if is_local(places.scratch) else os.path.join(os.path.dirname(places.outputs), "scratch")
+
+
 def _not_shared(places: RunPaths) -> Failure | None:
     """What is wrong if this machine does not see the run's directory."""
     from tamis.backends.runner import Failure
     from tamis.errors import PlanError
 
-    if not places.scratch or os.path.exists(os.path.join(places.scratch, SENTINEL)):
+    if not places.scratch or places.staging or os.path.exists(os.path.join(sentinel_folder(places), SENTINEL)):
         return None
     words = (
-        f"the run directory {os.path.dirname(places.scratch)} is not there on machine {os.uname().nodename}, where a "
-        "worker runs: give one on a file system that all machines of the cluster share, run(run_dir=...)"
+        f"the run directory {os.path.dirname(sentinel_folder(places))} is not there on machine "
+        f"{os.uname().nodename}, where a worker runs, but it was there on all machines when the run began: give one on "
+        "a file system that all machines of the cluster share, run(run_dir=...)"
     )
     return Failure("", words, permanent=True, exception=PlanError(words))

@@ -1,9 +1,9 @@
-"""cosmos-xenna as an engine: each group is a stage of a Xenna pipeline, parcels are its samples.
+"""cosmos-xenna as an engine: each group is a stage of a Xenna pipeline, and parcels are its samples.
 
-Xenna is built for a cluster of its own. What it asks of one beyond that is taken from it here: its monitor, which wants
-the dashboard, the state API and a core on every machine, is replaced by one that only asks whether to go on; its own
-count of GPUs, which knows only what a driver says, is filled up with what Ray says; and processes that outlive their
-actors are ended. Those are private names of Xenna's; they are the same from 0.3 to 0.5.
+Xenna is built for a cluster of its own. To run it on any Ray cluster, three parts of it are replaced here: its monitor,
+which needs the dashboard, the state API and a core on every machine, by one that only checks whether to continue; its
+count of GPUs, which includes only those with a driver, by Ray's; and processes that outlive their actors are ended.
+The names used for this are private to Xenna; they are the same from version 0.3 to 0.5.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS = (
     "worker_restart_interval_m",
     "max_setup_failure_percentage",
 )
-"""Settings of a stage that Xenna itself heeds; the others are heeded around it."""
+"""Settings of a stage that are passed to Xenna; the others are handled here."""
 
 
 @dataclass
@@ -38,11 +38,11 @@ class XennaPlacement:
 
     Args:
         group: The group.
-        cpus, gpus: What one worker asks of Xenna.
-        workers: A fixed number of them.
-        per_node: Or a number on each machine.
-        runtime_env: What their processes need beside the stages.
-        settings: What the stages say in ``xenna_stage_spec``.
+        cpus, gpus: What one worker requests from Xenna.
+        workers: A fixed number of workers.
+        per_node: Or a number of workers on each machine.
+        runtime_env: The runtime environment of their processes.
+        settings: The ``xenna_stage_spec`` of the stages.
     """
 
     group: Group
@@ -54,21 +54,21 @@ class XennaPlacement:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def least_workers(self, nodes: int) -> int:
-        """How many workers Xenna starts at least."""
+        """The least number of workers that Xenna starts."""
         if self.workers is not None:
             return self.workers
         return 1 if self.per_node is None else max(1, math.ceil(self.per_node * nodes))
 
 
 class _Aborted(Exception):
-    """The driver wants the pipeline to end."""
+    """The driver ends the pipeline."""
 
 
 class XennaEngine:
     """Runs segments of a plan as Xenna pipelines.
 
     Args:
-        worker_spec: What workers are given.
+        worker_spec: What workers need.
         placements: How each group runs.
         config: The executor's settings.
         nodes: The machines that may be used.
@@ -87,7 +87,7 @@ class XennaEngine:
         self._aborted = threading.Event()
 
     def operator(self, group: Group, inside: frozenset[int]) -> OperatorSpec:
-        """What the workers of a group must know."""
+        """What the workers of a group need."""
         settings = self._placements[group.index].settings
         return self._worker_spec.operator(
             group,
@@ -99,11 +99,11 @@ class XennaEngine:
         )
 
     def take(self, wait_s: float) -> list[bytes]:
-        """The records that have come in."""
+        """The records that have arrived."""
         return self._mailbox.take(wait_s)
 
     def abort(self) -> None:
-        """Let the pipeline that is running end."""
+        """End the running pipeline."""
         self._aborted.set()
 
     def carry(self, groups: Sequence[Group], operators: Sequence[OperatorSpec], parcels: list[Parcel]) -> None:
@@ -138,19 +138,19 @@ class XennaEngine:
             actor_pool_verbosity_level=nothing,
             monitoring_verbosity_level=nothing,
         )
-        with self._tamed():
+        with self._adapted():
             try:
                 xenna.run_pipeline(xenna.PipelineSpec(input_data=parcels, stages=specs, config=config))
             except _Aborted:
                 return
             except Exception as error:
-                raise _said_plainly(error) from error
+                raise _engine_error(error) from error
             finally:
                 end_members(ray, self._mailbox.members())
 
     @contextlib.contextmanager
-    def _tamed(self) -> Iterator[None]:
-        """Xenna without what a user should not have to know of."""
+    def _adapted(self) -> Iterator[None]:
+        """Replace the parts of Xenna that need more than a Ray cluster, for the time of a run."""
         from cosmos_xenna.pipelines.private import monitoring, specs
         from cosmos_xenna.ray_utils import cluster
 
@@ -159,7 +159,7 @@ class XennaEngine:
         logical: set[bool] = set()
 
         class Monitor:
-            """Takes the place of Xenna's monitor."""
+            """Replaces Xenna's monitor."""
 
             def __init__(self, interval_s: float, inputs: int, pools: list[Any], *_: Any) -> None:
                 self._pools = pools
@@ -168,7 +168,7 @@ class XennaEngine:
                 return self
 
             def __exit__(self, kind: Any, *_: Any) -> None:
-                if kind is not None:  # Xenna leaves its actors behind when it fails
+                if kind is not None:  # Xenna does not stop its actors when it fails
                     for pool in self._pools:
                         with contextlib.suppress(Exception):
                             pool.stop()
@@ -186,7 +186,7 @@ class XennaEngine:
 
         def stage_with_params(*arguments: Any) -> Any:
             made = make_stage(*arguments)
-            if logical:  # there is no device to make visible
+            if logical:  # no device to make visible
                 made.params.modify_cuda_visible_devices_env_var = False
             return made
 
@@ -206,7 +206,7 @@ class XennaEngine:
                 setattr(module, name, theirs)
 
     def _fill_up(self, counted: Any) -> bool:
-        """Correct what Xenna counted; returns whether some GPUs are logical: known to Ray and to no driver."""
+        """Correct Xenna's count; returns whether some GPUs are logical: known to Ray, but without a device."""
         from cosmos_xenna.pipelines.private.resources import GpuResources
 
         known = {n.id: n for n in self._nodes}
@@ -223,23 +223,23 @@ class XennaEngine:
         return found
 
 
-def _said_plainly(error: Exception) -> Exception:
-    """What went wrong in Xenna itself, not in a stage, without pages of traceback."""
+def _engine_error(error: Exception) -> Exception:
+    """A short error for what went wrong in Xenna itself, not in a stage."""
     if isinstance(error, TamisError):
         return error
-    words = [line for line in str(error).strip().splitlines() if line.strip()]
-    told = words[0] if words else type(error).__name__
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
     chain: list[BaseException] = [error]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 10:
         chain.append(before)
     if any("ActorDied" in type(e).__name__ or "WorkerCrashed" in type(e).__name__ for e in chain):
-        return WorkerDiedError(f"a worker died, and this version of cosmos-xenna gives up then: {told}")
+        return WorkerDiedError(f"a worker died, and this version of cosmos-xenna fails then: {told}")
     if told.startswith("Unable to allocate"):
         return ResourceError(
-            f"cosmos-xenna holds a worker of every stage at the same time and finds no room for them: {told}. Give "
-            "shares of a card that fit together on one, Resources(gpus=0.5), or fewer workers"
+            f"cosmos-xenna keeps a worker of every stage at the same time and has no room for them: {told}. Give "
+            "shares of a card that fit on one card together, Resources(gpus=0.5), or fewer workers"
         )
-    return StageError(f"cosmos-xenna gave up: {type(error).__name__}: {told}")
+    return StageError(f"cosmos-xenna failed: {type(error).__name__}: {told}")
 
 
 __all__ = ["XennaEngine", "XennaPlacement"]

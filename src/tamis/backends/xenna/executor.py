@@ -1,4 +1,4 @@
-"""The Xenna executor: a plan as pipelines of cosmos-xenna, around the same runner as everywhere."""
+"""The Xenna executor: a plan as pipelines of cosmos-xenna, around the same runner as in every executor."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ SPEC_KEYS = {
     "worker_restart_interval_m": AMOUNT,
     "max_setup_failure_percentage": AMOUNT,
 }
-"""What ``xenna_stage_spec`` may say."""
+"""The keys of ``xenna_stage_spec``."""
 
 MODES = ("streaming", "batch")
 
 CLUSTER_SETTINGS = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
-"""Xenna gives out GPUs itself, so Ray must not."""
+"""Xenna assigns GPUs itself, so Ray must not."""
 
 
 class XennaExecutor:
@@ -78,18 +78,17 @@ class XennaExecutor:
 
     Args:
         config: Settings, each with a default: ``logging_interval`` (60 s; Xenna's own log is off), ``ignore_failures``
-            (``False``; ``True``: a task whose stage raises is set aside in the run's quarantine and the run goes on),
+            (``False``; ``True``: a task whose stage raises is set aside in the run's quarantine, and the run goes on),
             ``execution_mode`` (``"streaming"`` or ``"batch"``), ``cpu_allocation_percentage`` (0.95 of the cores),
             ``autoscale_interval_s`` (180).
-        ignore_head_node: Whether to keep the machine free that leads the cluster. ``CURATOR_IGNORE_RAY_HEAD_NODE=1``
-            does the same.
+        ignore_head_node: Whether to keep the head node free of work. ``CURATOR_IGNORE_RAY_HEAD_NODE=1`` does the same.
 
     >>> XennaExecutor({"execution_mode": "batch"}).describe()
     'Xenna, batch mode'
     >>> XennaExecutor({"logging": 60})
     Traceback (most recent call last):
     ...
-    tamis.errors.PlanError: XennaExecutor(config=...): there is no 'logging'. Did you mean 'logging_interval'?
+    tamis.errors.PlanError: XennaExecutor(config=...): there is no setting 'logging'. Did you mean 'logging_interval'?
     """
 
     def __init__(self, config: dict[str, Any] | None = None, ignore_head_node: bool = False) -> None:
@@ -110,10 +109,10 @@ class XennaExecutor:
         return f"Xenna{mode}{', without the head node' if self.ignore_head_node else ''}"
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that cannot run here, before anything is touched."""
+        """Raise if the plan cannot run here, before anything is touched."""
         if importlib.util.find_spec("cosmos_xenna") is None:
             raise MissingExtraError("XennaExecutor", package="cosmos-xenna", extra="xenna")
-        if importlib.util.find_spec("tqdm") is None:  # it imports that and does not say so
+        if importlib.util.find_spec("tqdm") is None:  # cosmos-xenna imports it without declaring it
             raise MissingExtraError("XennaExecutor", package="tqdm", extra="xenna")
         load_ray("XennaExecutor")
         for group in plan.groups:
@@ -121,8 +120,8 @@ class XennaExecutor:
             unknown = set(group.runtime_env or {}) - {"conda", "env_vars"}
             if unknown:
                 raise PlanError(
-                    f"stage {plan.vertices[group.entry].name!r}: Xenna knows 'conda' and 'env_vars' of a runtime_env, "
-                    f"not {', '.join(sorted(unknown))}. Use the streaming executor for it"
+                    f"stage {plan.vertices[group.entry].name!r}: Xenna supports 'conda' and 'env_vars' of a "
+                    f"runtime_env, not {', '.join(sorted(unknown))}. Use the streaming executor"
                 )
         pickled_stages(group_specs(plan))
         try:
@@ -132,7 +131,7 @@ class XennaExecutor:
             raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         try:
             ray, nodes, placements = self._fitted(plan)
             worker_spec = WorkerSpec.of(ray, plan, run, nodes)
@@ -147,7 +146,7 @@ class XennaExecutor:
         return ray, nodes, self._placements(ray, plan, nodes)
 
     def _placements(self, ray: Any, plan: Plan, nodes: list[ClusterNode]) -> dict[int, XennaPlacement]:
-        """For each group what one worker asks of Xenna, made to fit, and its settings."""
+        """For each group: what one worker requests from Xenna, made to fit, and its settings."""
         wants_memory = any(g.resources.gpu_memory_gb for g in plan.groups)
         card_gb = card_memory_gb(ray, nodes) if wants_memory else 0.0
         cores = [usable_cpus(n, self.config["cpu_allocation_percentage"]) for n in nodes]
@@ -155,7 +154,7 @@ class XennaExecutor:
         for segment in segments_of(plan):
             own = [self._placement(plan, g, card_gb) for g in segment.groups]
             needs = [Need(names_of(plan, b.group), max(b.cpus, 0.1), b.gpus, b.least_workers(len(nodes))) for b in own]
-            # In batch mode one stage runs at a time, so each may have everything.
+            # In batch mode one stage runs at a time and may use the whole cluster.
             together = [[n] for n in needs] if self.execution_mode == "batch" else [needs]
             scaled = [cpus for part in together for cpus in scaled_cpus(part, sum(cores), max(cores))]
             for part in together:
@@ -174,20 +173,20 @@ class XennaExecutor:
 
 
 def usable_cpus(node: ClusterNode, share: float) -> float:
-    """Cores of a machine that Xenna may use: a whole number of them, as it counts, but one at least."""
+    """Cores of a machine that Xenna may use: a whole number, as Xenna counts, and at least one."""
     return max(1, math.floor(node.cpus * share))
 
 
 def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
-    """The settings of a group's stages for Xenna, checked; of several stages in one worker the last one's count."""
+    """The checked settings of a group's stages for Xenna; if several stages share a worker, the last one wins."""
     together: dict[str, Any] = {}
     for vertex in (plan.vertices[v] for v in group.vertices):
         spec = vertex.stage.xenna_stage_spec()
         where = f"stage {vertex.name!r}, xenna_stage_spec"
         if "num_workers" in spec:
-            raise PlanError(f"{where}: say num_workers in with_(num_workers=...), so that every executor knows it")
+            raise PlanError(f"{where}: give num_workers in with_(num_workers=...), which every executor reads")
         check_settings(spec, SPEC_KEYS, where)
         if spec.get("num_workers_per_node") is not None and group.workers.least is not None:
-            raise PlanError(f"{where}: num_workers_per_node, where with_(...) says how many workers there are already")
+            raise PlanError(f"{where}: num_workers_per_node and num_workers in with_(...) exclude each other; set one")
         together.update((key, value) for key, value in spec.items() if value is not None)
     return together

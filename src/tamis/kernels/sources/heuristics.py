@@ -19,7 +19,7 @@ from tamis.kernels.measures import (
     WORDS,
 )
 from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
-from tamis.kernels.sources.ngrams import find_ngrams, hash_prefixes
+from tamis.kernels.sources.ngrams import LONGEST_SHORT, find_ngrams, hash_prefixes
 from tamis.kernels.sources.phrases import count_policies, find_urls
 from tamis.kernels.sources.primitives import PADDING, as_bytes, as_ints, as_words, helper
 from tamis.kernels.sources.scan import classify, scan
@@ -116,9 +116,10 @@ def kernel(
         table = as_words(scratch, at)
         edges, hashes, before = as_ints(scratch, at), as_words(scratch, at), as_ints(scratch, at)
         prefixes, slots, active = as_words(scratch, at), as_ints(scratch, at), as_ints(scratch, at)
+        ngram_hashes = as_words(scratch, at)
 
         known = 0
-        found_ngrams, places = 0, -1
+        found_ngrams, smaller, places = 0, 0, -1
         failed[row] = -1
         for check in range(check_count):
             numerator, denominator = operands[2 * check], operands[2 * check + 1]
@@ -130,8 +131,8 @@ def kernel(
                 room, _ = table_size(words if ngram_count > 0 else 0)
                 line_room, _ = table_size(counts[NEWLINES] + 1)
                 at = after_maps + max(16 * room, 8 * line_room)
-                # Seven numbers for each word; four where n-grams are not asked for.
-                end = at + 8 * ((7 if ngram_count > 0 else 4) * words + 8)
+                # Eight numbers for each word; four where n-grams are not asked for.
+                end = at + 8 * ((8 if ngram_count > 0 else 4) * words + 9)
                 if end > scratch_bytes:
                     needed[0] = end
                     return row
@@ -141,6 +142,7 @@ def kernel(
                 prefixes = as_words(scratch, at + 8 * (4 * words + 5))
                 slots = as_ints(scratch, at + 8 * (5 * words + 6))
                 active = as_ints(scratch, at + 8 * (6 * words + 7))
+                ngram_hashes = as_words(scratch, at + 8 * (7 * words + 8))
             if missing & _WORDS:
                 find_words(
                     text, size, is_ascii, spaces, continued, continued_before, vocabulary, counts, edges, hashes, before
@@ -156,18 +158,22 @@ def kernel(
             if missing & _URLS:
                 find_urls(text, size, counts)
             if missing & _NGRAMS:
-                if found_ngrams == 0:
-                    hash_prefixes(hashes, words, prefixes)
                 while found_ngrams <= (numerator - MEASURES) >> 1:
+                    n = ngrams[2 * found_ngrams]
+                    if smaller <= LONGEST_SHORT < n:
+                        hash_prefixes(hashes, words, prefixes)
                     places = find_ngrams(
                         text,
                         size,
-                        ngrams[2 * found_ngrams],
+                        n,
+                        smaller,
                         places,
                         ngrams[2 * found_ngrams + 1],
                         edges,
+                        hashes,
                         prefixes,
                         before,
+                        ngram_hashes,
                         slots,
                         active,
                         table,
@@ -175,6 +181,7 @@ def kernel(
                         counts,
                         MEASURES + 2 * found_ngrams,
                     )
+                    smaller = n
                     found_ngrams += 1
             known |= missing
 

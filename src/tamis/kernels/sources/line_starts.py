@@ -31,6 +31,9 @@ def kernel(data, size, first, tail, starts, room, next_byte):
     while at < size:
         text = padded if at + 64 > size else data
         newlines = _newlines(text, at)
+        if newlines == uint64(0) and has_text:  # as in most of a long line
+            at += 64
+            continue
         others = ~_blanks(text, at)
         while newlines != uint64(0):
             place = trailing_zeros(newlines)

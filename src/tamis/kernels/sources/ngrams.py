@@ -1,8 +1,9 @@
 """The n-grams of a text: the most frequent one, and those that were there before.
 
-The hash of an n-gram is computed in the same time whatever n is (Karp and Rabin, 1987): from two hashes of the words up
-to its end and up to its begin. A longer n-gram can repeat only where the one of its first n words does. So the places
-where n-grams repeat are kept from one n to the next larger one, and there are few of them.
+The hash of a short n-gram is that of a shorter one with the hashes of more words mixed in. That of a long n-gram is
+computed in the same time whatever n is (Karp and Rabin, 1987): from the hashes of all words up to its end and of those
+before it. A longer n-gram can repeat only where the one of its first n words does. So the places where n-grams repeat
+are kept from one n to the next larger one, and there are few of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 from numpy import int64, uint8, uint64
 
 from tamis.kernels.measures import CHARACTERS, WORDS
-from tamis.kernels.sources.hashing import K0
+from tamis.kernels.sources.hashing import K0, K1
 from tamis.kernels.sources.lines import table_size
 from tamis.kernels.sources.primitives import equal_mask, helper, load64, multiply_high, trailing_zeros
 
-__all__ = ["find_ngrams", "hash_prefixes"]
+__all__ = ["LONGEST_SHORT", "find_ngrams", "hash_prefixes"]
+
+LONGEST_SHORT = 16
+"""Words of an n-gram that are hashed one by one. Modulo a power of two, as these are, hashes of very long sequences can
+be equal by design; modulo a prime, as those of longer n-grams are, they cannot."""
 
 _PRIME = uint64((1 << 61) - 1)
 _BASE = uint64(0xD6E8FEB86659FD93 % ((1 << 61) - 1))
@@ -92,6 +97,7 @@ def hash_prefixes(hashes, words, prefixes):
 
 @helper
 def power_of_base(exponent):
+    """The base of the polynomial to a power."""
     result, factor = uint64(1), _BASE
     while exponent > 0:
         if exponent & 1:
@@ -102,10 +108,61 @@ def power_of_base(exponent):
 
 
 @helper
+def hash_all(n, begins, hashes, ngrams):
+    """The hashes of all n-grams, which are short."""
+    for i in range(begins):
+        ngram = hashes[i]
+        for word in range(i + 1, i + n):
+            ngram = ngram * K1 + hashes[word]
+        ngrams[i] = ngram
+
+
+@helper
+def hash_more(n, smaller, places, begins, hashes, active, ngrams):
+    """The hashes of short n-grams at some places, made of those of shorter ones."""
+    for j in range(places):
+        i = active[j]
+        if i >= begins:
+            break
+        ngram = ngrams[i]
+        for word in range(i + smaller, i + n):
+            ngram = ngram * K1 + hashes[word]
+        ngrams[i] = ngram
+
+
+@helper
+def hash_long(n, places, begins, is_first, prefixes, active, ngrams):
+    """The hashes of long n-grams: that of all words up to the end of one, without those before it."""
+    power = power_of_base(n)
+    for j in range(places):
+        i = j if is_first else active[j]
+        if i >= begins:
+            break
+        ngram = prefixes[i + n] + _PRIME - remainder_of_product(prefixes[i], power)
+        ngrams[i] = ngram - _PRIME if ngram >= _PRIME else ngram
+
+
+@helper
 def find_ngrams(
-    text, size, n, places, wants_top, edges, prefixes, before, slots, active, table, pattern, counts, result
+    text,
+    size,
+    n,
+    smaller,
+    places,
+    wants_top,
+    edges,
+    hashes,
+    prefixes,
+    before,
+    ngrams,
+    slots,
+    active,
+    table,
+    pattern,
+    counts,
+    result,
 ):
-    """Count in the n-grams of one n, given the number of places left from a smaller n (-1: all).
+    """Count in the n-grams of one n, given a smaller n and the number of places left from that (0 and -1: all).
 
     The counts go to ``counts[result]`` (characters of the most frequent one) and the place after that (characters of
     those that were there before). Gives the number of places where n-grams of n words repeat.
@@ -123,15 +180,18 @@ def find_ngrams(
     for slot in range(room):
         table[2 * slot + 1] = uint64(0)
     last_slot = 2 * room - 1
-    power = power_of_base(n)
+    if n > LONGEST_SHORT:
+        hash_long(n, places, begins, is_first, prefixes, active, ngrams)
+    elif is_first:
+        hash_all(n, begins, hashes, ngrams)
+    else:
+        hash_more(n, smaller, places, begins, hashes, active, ngrams)
     most, most_first, repeated, previous, seen = 1, 0, 0, -(n + 1), 0
     for j in range(places):
         i = j if is_first else active[j]
         if i >= begins:
             break
-        # The hash of an n-gram is that of all words up to its end, without those before it.
-        ngram = prefixes[i + n] + _PRIME - remainder_of_product(prefixes[i], power)
-        ngram = ngram - _PRIME if ngram >= _PRIME else ngram
+        ngram = ngrams[i]
         slot = int64((ngram * K0) >> uint64(shift)) * 2
         entry = table[slot + 1]
         while entry != uint64(0) and table[slot] != ngram:

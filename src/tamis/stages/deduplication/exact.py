@@ -1,12 +1,11 @@
 """Exact deduplication: of documents with equal text, the first stays.
 
-Only hashes are shuffled. The rows are set down on disk meanwhile and go on afterwards in their old order and their
-old tasks, without the duplicates, so the result is the same whatever the number of workers.
+Only hashes and names are exchanged. The rows are written to the run's scratch location once; they are read again in
+their old order and their old tasks, without the duplicates, so the result is the same for any number of workers.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,30 +14,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.hashing import hash_text_128, normalize_text
-from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
+from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Drop, Publish
-from tamis.stages.exchange import partition_task, read_partition, write_partitions
-from tamis.stages.spill import ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
-from tamis.tasks import DocumentBatch, FileGroup, TableTask
-from tamis.tasks.storage import read_task, temporary_beside
+from tamis.stages.exchange import write_by
+from tamis.stages.exchange_files import Rows, file_codes, merge_indexes, read_cells, read_indexes
+from tamis.stages.io.paths import join
+from tamis.stages.scratch import load_task
+from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
+from tamis.tasks import FileGroup, FileSlice, RowNames, TableTask
+from tamis.tasks.storage import format_order
 
 __all__ = ["ExactDeduplication"]
 
+REASON = "exact duplicate"
+
 
 @dataclass
-class ExactDeduplication(CompositeStage[DocumentBatch, DocumentBatch]):
+class ExactDeduplication(CompositeStage[TableTask, TableTask]):
     """Keep one of each set of documents with the same text: the first in the order of the input.
 
-    Texts are compared by a 128-bit hash. A document without text (null) is no duplicate of anything.
+    Texts are compared by a 128-bit hash. A document without text (null) is not a duplicate of anything. The drop ledger
+    says of each duplicate which row it is a duplicate of (``score_text``).
 
     Args:
         text_field: The column compared.
         normalize_text: Whether texts that differ in case and white space only count as equal.
         partitions: How many parts the hashes are sorted in; as many can be worked on at the same time.
 
-    >>> ExactDeduplication(text_field="body").text_field
-    'body'
+    >>> from tamis.testing import run_stage
+    >>> run = run_stage(ExactDeduplication(), [{"text": "a"}, {"text": "b"}, {"text": "a"}])
+    >>> run, run.dropped[0].reason
+    ([{'text': 'a'}, {'text': 'b'}], 'exact duplicate')
     """
 
     text_field: str = "text"
@@ -52,19 +60,19 @@ class ExactDeduplication(CompositeStage[DocumentBatch, DocumentBatch]):
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder = folder_for(self.name)
-        hashing = HashDocuments(folder, self.partitions, self.text_field, self.normalize_text)
+        hashing = HashRows(folder, self.partitions, self.text_field, self.normalize_text)
         return [
             hashing.with_(name=f"{self.name} (hash)"),
-            HashPartitions(folder, self.partitions).with_(name=f"{self.name} (partitions)"),
+            HashPartitions(folder).with_(name=f"{self.name} (partitions)"),
             FindDuplicates(folder).with_(name=f"{self.name} (find)"),
-            HashedDocuments(folder).with_(name=f"{self.name} (documents)"),
+            HashedRows(folder).with_(name=f"{self.name} (rows)"),
             RemoveDuplicates(folder).with_(name=self.name),
         ]
 
 
 @dataclass
-class HashDocuments(ScratchStage[DocumentBatch, FileGroup]):
-    """Set the rows down and write the hashes of their text by partition."""
+class HashRows(ScratchStage[TableTask, FileGroup]):
+    """Write the rows to a file, and by partition the hashes of their texts, with the names of the rows."""
 
     partitions: int
     text_field: str
@@ -73,99 +81,107 @@ class HashDocuments(ScratchStage[DocumentBatch, FileGroup]):
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
 
-    def process(self, task: DocumentBatch) -> Iterator[Publish]:
-        yield spill(task, os.path.join(self._directory, "rows"))
-        column = task.data.column(self.text_field)
+    def process(self, task: TableTask) -> Iterator[Publish]:
+        yield spill(task, join(self._directory, "rows"))
+        column = task[self.text_field]
         if pa.types.is_null(column.type):
-            column = column.cast(pa.string())
-        elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            return
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
             column = column.cast(pa.large_string(), safe=False)  # only hashed: the bytes of images and the like
-        present = np.asarray(pc.is_valid(column))
-        hashes = hash_text_128(normalize_text(column) if self.normalize_text else column)
-        rows = np.arange(task.num_items, dtype=np.uint32)
-        keys = pa.table({"low": hashes[:, 0], "high": hashes[:, 1], "row": rows}).filter(pa.array(present))
-        part = keys.column("low").to_numpy() % np.uint64(self.partitions)
-        yield write_partitions(keys, part, self.partitions, os.path.join(self._directory, "hashes"), task.order)
+        present = np.flatnonzero(numpy_array(pc.is_valid(column)))
+        if not len(present):
+            return
+        hashes = hash_text_128(normalize_text(column) if self.normalize_text else column)[present]
+        keys = pa.table(
+            {
+                "low": arrow_array(hashes[:, 0].copy()),
+                "high": arrow_array(hashes[:, 1].copy()),
+                "row": arrow_array(present.astype(np.uint32)),
+            }
+        )
+        names = task.names
+        rows = Rows(keys if names is None else names.take(present).added_to(keys))
+        final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
+        yield write_by(final, rows, (hashes[:, 0] % np.uint64(self.partitions)).astype(np.int64))
 
 
-@dataclass
 class HashPartitions(ScratchSource[FileGroup]):
     """One task per partition of the hashes."""
 
-    partitions: int
-
     def splits(self, scratch: str) -> Iterator[FileGroup]:
-        if spilled_files(os.path.join(scratch, self.folder, "hashes")):
-            for number in range(self.partitions):
-                yield partition_task(number, 0)
+        directory = join(scratch, self.folder)
+        files = spilled_files(join(directory, "hashes"))
+        indexes = read_indexes([(path, size) for path, size, _ in files])
+        for number, parts in merge_indexes(indexes, join(directory, "hashes.index")).items():
+            path = f"partition-{number}"
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config={"parts": parts})
 
 
 class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
-    """Find the repeated hashes of one partition and write which row of which file each duplicate is."""
+    """Find the repeated hashes of one partition; write for each file which of its rows are duplicates, and of what."""
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        number = int(task.reader_config["partition"])
-        keys = [read_partition(path, number) for path, _ in spilled_files(os.path.join(self._directory, "hashes"))]
-        table = pa.concat_tables(keys)
-        low, high = table.column("low").to_numpy(), table.column("high").to_numpy()
-        files = np.repeat(np.arange(len(keys), dtype=np.uint32), [k.num_rows for k in keys])
+        cells = task.reader_config["parts"].read()
+        file = np.repeat(file_codes(cells), numpy_array(cells.column("rows")))
+        table, names = RowNames.taken_from(Rows.concat(list(read_cells(cells))).table)
+        low, high, row = (numpy_array(table.column(name)) for name in ("low", "high", "row"))
         # A stable sort keeps equal hashes in the order of the input, so all but the first of a run are duplicates.
         by_hash = np.lexsort((high, low))
         low, high = low[by_hash], high[by_hash]
-        repeats = np.zeros(len(by_hash), dtype=bool)
-        repeats[1:] = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
-        places = np.sort(by_hash[repeats])
-        found = pa.table({"file": files[places], "row": table.column("row").to_numpy()[places]})
-        final = os.path.join(self._directory, "duplicates", f"{number:06d}.arrow")
-        with temporary_beside(final) as temporary, pa.ipc.new_file(temporary, found.schema) as writer:
-            writer.write_table(found)
-        yield Publish(temporary, final, found.num_rows, os.path.getsize(temporary))
+        is_first = np.ones(len(by_hash), np.bool_)
+        is_first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        firsts = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+        repeats = np.flatnonzero(~is_first)
+        if not len(repeats):
+            return
+        places, originals = by_hash[repeats], by_hash[firsts[repeats]]
+        in_order = np.argsort(places)
+        places, originals = places[in_order], originals[in_order]
+        of_what = pa.nulls(len(places), pa.string()) if names is None else _texts(names.take(originals))
+        found = pa.table({"row": arrow_array(row[places]), "original": of_what})
+        final = join(self._directory, "duplicates", format_order(task.order) + SUFFIX)
+        yield write_by(final, Rows(found), file[places].astype(np.int64))
 
 
-class HashedDocuments(ScratchSource[FileGroup]):
-    """The rows that were set down, in the order of the input."""
+def _texts(names: RowNames) -> pa.Array:
+    """The names as text, as :meth:`~tamis.tasks.RowNames.to_texts` has them."""
+    positions = arrow_array(names.positions).cast(pa.string())
+    parts = pa.repeat("", len(names)) if names.parts is None else pc.fill_null(names.parts, "")
+    return pc.binary_join_element_wise(
+        names.source_column().cast(pa.string()), ":", positions, parts.cast(pa.string()), ""
+    )
+
+
+class HashedRows(ScratchSource[FileGroup]):
+    """The files of rows, in the order of the input, each with the place of the list of its duplicates."""
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
-        for number, task in enumerate(spilled_tasks(os.path.join(scratch, self.folder, "rows"))):
-            task.reader_config = {"file": number}
+        directory = join(scratch, self.folder)
+        hashed = spilled_files(join(directory, "hashes"))
+        numbers = {order: number for number, (_, _, order) in enumerate(hashed)}
+        files = spilled_files(join(directory, "duplicates"))
+        indexes = read_indexes([(path, size) for path, size, _ in files])
+        parts = merge_indexes(indexes, join(directory, "duplicates.index"))
+        for task in spilled_tasks(join(directory, "rows")):
+            task.reader_config = {"parts": parts.get(numbers.get(task.order, -1))}
             yield task
 
 
-class RemoveDuplicates(ScratchStage[FileGroup, DocumentBatch]):
-    """Take the rows up again and leave the duplicates out."""
+class RemoveDuplicates(ScratchStage[FileGroup, TableTask]):
+    """Read the rows again and leave the duplicates out."""
 
     internal: ClassVar[bool] = False
 
-    def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        super().setup(worker_metadata)
-        self._found: list[pa.Table] | None = None
-
     def process(self, task: FileGroup) -> Iterator[Drop | TableTask]:
-        batch = read_task(task.data[0])
+        batch = load_task(task.data[0])
         assert isinstance(batch, TableTask)
-        rows = self._duplicates_in(int(task.reader_config["file"]))
-        if not len(rows):
+        parts = task.reader_config["parts"]
+        if parts is None:
             yield batch
             return
-        yield Drop(batch, rows, "exact duplicate")
-        keep = np.ones(batch.num_items, dtype=bool)
-        keep[rows] = False
-        yield batch.with_table(batch.data.filter(pa.array(keep)))
-
-    def _duplicates_in(self, file: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The rows of one file to leave out. The lists are sorted by file and stay on disk (memory-mapped)."""
-        if self._found is None:
-            folder = os.path.join(self._directory, "duplicates")
-            names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-            self._found = [_mapped(os.path.join(folder, name)) for name in names]
-        rows = []
-        for table in self._found:
-            files = table.column("file").to_numpy()
-            lo, hi = np.searchsorted(files, [file, file + 1])
-            rows.append(table.column("row").to_numpy()[lo:hi])
-        return np.sort(np.concatenate(rows)).astype(np.int64)
-
-
-def _mapped(path: str) -> pa.Table:
-    with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
-        return reader.read_all().combine_chunks()
+        found = Rows.concat(list(read_cells(parts.read()))).table.sort_by("row")
+        rows = numpy_array(found.column("row")).astype(np.int64)
+        yield Drop(batch, rows, REASON, pa.concat_arrays(found.column("original").chunks))
+        kept = np.ones(batch.num_items, np.bool_)
+        kept[rows] = False
+        yield batch.select(np.flatnonzero(kept))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tamis.stages.io.jsonl import JsonlReader, JsonlReaderStage
     from tamis.stages.io.parquet import ParquetReader, ParquetReaderStage
     from tamis.stages.io.partitioning import FilePartitioningStage
-    from tamis.stages.io.paths import publish
     from tamis.stages.io.shards import MergeShards
     from tamis.stages.io.text import TextReader, TextReaderStage
     from tamis.stages.io.writers import CsvWriter, JsonlWriter, ParquetWriter, TextWriter, WriterStage
@@ -37,7 +36,6 @@ _HOMES = {
     "TextWriter": "tamis.stages.io.writers",
     "WriterStage": "tamis.stages.io.writers",
     "byte_size": "tamis.sizes",
-    "publish": "tamis.stages.io.paths",
 }
 
 __all__ = [
@@ -57,7 +55,6 @@ __all__ = [
     "TextWriter",
     "WriterStage",
     "byte_size",
-    "publish",
 ]
 
 __getattr__, __dir__ = load_when_used(__name__, _HOMES)

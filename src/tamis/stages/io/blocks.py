@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any
 
 from tamis.errors import DataError
+from tamis.sizes import size_text
 from tamis.stages.emit import BadRow, BadRows
-from tamis.stages.io.paths import compression_of, filesystem, is_local, open_read, unreadable
+from tamis.stages.io.byte_streams import BOM, byte_stream, check_plain
+from tamis.stages.io.paths import compression_of, filesystem, is_local, reading
 from tamis.tasks import FileSlice
 
-__all__ = ["Block", "LineNumbers", "Part", "block_of", "byte_stream", "head", "line_blocks", "line_parts"]
+__all__ = ["MAX_ROW_BYTES", "Block", "LineNumbers", "Part", "block_of", "line_blocks", "line_parts", "too_long"]
+
+MAX_ROW_BYTES = 256 * 2**20
+"""Largest line or row that is read unless the user asks for more."""
 
 QUARANTINE_HINT = 'on_error="quarantine" sets such rows aside and goes on.'
 
-BOM = b"\xef\xbb\xbf"
-_FED_BYTES = 32 * 1024
-"""Compressed bytes handed to the decompressor at once: bounds what a very compressible stream can blow up to."""
-
 _LOOK_BYTES = 64 * 1024
-"""How far to look for the end of a line in the first go."""
+"""How much is read at first to find the end of a line; four times as much at each further attempt."""
+
+_MOST_LOOK_BYTES = 16 * 2**20
 
 _COUNTED_BYTES = 256 * 2**20
 """Quarantined rows further into a file than this are located by byte only: counting lines up to each of them would
 read the file again and again."""
+
+_SHOWN_BYTES = 1000
+"""How much of a line that is too long is kept in the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,6 @@ class Block:
 
     def locate(self, offset: int) -> tuple[Part, int]:
         """The part that a byte of the block is in, and the byte's offset in that part."""
-        import bisect
-
         at = bisect.bisect_right(self.starts, offset) - 1
         return self.parts[at], offset - self.starts[at]
 
@@ -90,7 +94,7 @@ class LineNumbers:
 
     Args:
         storage_options: For the fsspec file system.
-        patient: Count however far into the file the line is.
+        patient: Whether to count also when the line is far into the file.
     """
 
     storage_options: dict[str, Any]
@@ -111,15 +115,29 @@ class LineNumbers:
         return first + part.data.count(b"\n", 0, offset)
 
 
+def too_long(what: str, limit: int, path: str, **place: int | None) -> DataError:
+    """The error for a line, row or file that is larger than a reader accepts."""
+    return DataError(
+        f"the {what} is larger than {size_text(limit)} (max_row_bytes={limit})",
+        path=path,
+        hint=f'max_row_bytes="{size_text(4 * limit).replace(" ", "")}" of the reader allows more; {QUARANTINE_HINT}',
+        **place,
+    )
+
+
 def line_blocks(
-    slices: Iterable[FileSlice], block_bytes: int, storage_options: dict[str, Any], on_error: str
+    slices: Iterable[FileSlice],
+    block_bytes: int,
+    storage_options: dict[str, Any],
+    on_error: str,
+    max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Block | BadRows]:
-    """Blocks of at most about ``block_bytes``, each of whole lines; what breaks off is raised or yielded."""
+    """Blocks of at most about ``block_bytes``, each of whole lines; what cannot be read is raised or yielded."""
     held: list[Part] = []
     held_bytes = 0
     for file in slices:
         try:
-            for part in line_parts(file, block_bytes, storage_options, on_error):
+            for part in line_parts(file, block_bytes, storage_options, on_error, max_row_bytes):
                 if isinstance(part, BadRows):
                     yield part
                     continue
@@ -138,55 +156,119 @@ def line_blocks(
 
 
 def line_parts(
-    file: FileSlice, block_bytes: int, storage_options: dict[str, Any], on_error: str
+    file: FileSlice,
+    block_bytes: int,
+    storage_options: dict[str, Any],
+    on_error: str,
+    max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[Part | BadRows]:
     """The lines of one file or range, in parts of about ``block_bytes``."""
     compressed = compression_of(file.path) is not None
     size = file.size if file.stop is None else file.stop
     unsized = size < 0 or _hides_its_size(file)
     if compressed or unsized or (not is_local(file.path) and file.is_whole and size > block_bytes):
-        yield from _streamed_parts(file, block_bytes, storage_options, on_error)
+        yield from _streamed_parts(file, block_bytes, storage_options, on_error, max_row_bytes)
         return
     for start in range(file.start, max(size, file.start + 1), block_bytes):
         stop = min(start + block_bytes, size)
-        yield _range_part(file, start, stop, storage_options)
+        part, cut_off = _range_part(file, start, stop, storage_options, max_row_bytes)
+        yield from _checked(part, on_error, max_row_bytes)
+        if cut_off is not None:
+            error = too_long("line", max_row_bytes, file.path, line=cut_off.line, byte=cut_off.byte)
+            if on_error == "raise":
+                raise error
+            yield BadRows((BadRow(file.path, cut_off.line, cut_off.byte, error.problem, cut_off.data),))
 
 
 def _hides_its_size(file: FileSlice) -> bool:
-    """Whether a local file says that it is empty, as those in ``/proc`` do whatever is in them."""
+    """Whether a local file reports a size of zero, as those in ``/proc`` do whatever they contain."""
     return file.size == 0 and is_local(file.path) and os.path.exists(file.path) and os.path.getsize(file.path) == 0
 
 
-def _range_part(file: FileSlice, start: int, stop: int, storage_options: dict[str, Any]) -> Part:
-    """The lines that start in ``[start, stop)``, read with one exact read."""
-    try:
+def _checked(part: Part, on_error: str, max_row_bytes: int) -> Iterator[Part | BadRows]:
+    """A part without the lines that are too long; those are raised or yielded."""
+    if len(part.data) <= max_row_bytes:
+        yield part
+        return
+    line = part.line
+    for start, stop, fits in _lines_by_length(part.data, max_row_bytes):
+        data = part.data[start:stop]
+        if fits:
+            yield Part(part.path, part.byte + start, data, line)
+        else:
+            error = too_long("line", max_row_bytes, part.path, line=line, byte=part.byte + start)
+            if on_error == "raise":
+                raise error
+            yield BadRows((BadRow(part.path, line, part.byte + start, error.problem, data[:_SHOWN_BYTES]),))
+        line = line and line + data.count(b"\n")
+
+
+def _lines_by_length(data: bytes, limit: int) -> Iterator[tuple[int, int, bool]]:
+    """Stretches of lines of at most ``limit`` bytes, and each longer line on its own: start, stop, whether it fits.
+
+    Only about one byte in ``limit`` is looked at.
+
+    >>> list(_lines_by_length(b"ab\\nabcdef\\nc\\n", 3))
+    [(0, 3, True), (3, 10, False), (10, 12, True)]
+    """
+    start = at = 0
+    while len(data) - at > limit:
+        newline = data.rfind(b"\n", at, at + limit + 1)
+        if newline >= 0:
+            at = newline + 1
+            continue
+        if at > start:
+            yield start, at, True
+        stop = data.find(b"\n", at) + 1 or len(data)
+        yield at, stop, False
+        start = at = stop
+    if start < len(data):
+        yield start, len(data), True
+
+
+def _range_part(
+    file: FileSlice, start: int, stop: int, storage_options: dict[str, Any], max_row_bytes: int
+) -> tuple[Part, Part | None]:
+    """The lines that start in ``[start, stop)``, and the beginning of the last one if its end is too far away."""
+    with reading(file.path):
         read, close = _random_reader(file, storage_options)
         try:
-            first = start if start == 0 else _line_start(read, start - 1, file.size)
-            last = file.size if stop >= file.size else _line_start(read, stop - 1, file.size)
-            data = read(first, last) if first < stop else b""
+            first = start if start == 0 else _after_newline(read, start - 1, stop - 1)
+            if first is None or first >= stop:
+                return Part(file.path, stop, b""), None
+            furthest = min(stop + max_row_bytes, file.size)
+            last = file.size if stop >= file.size else _after_newline(read, stop - 1, furthest)
+            is_cut_off = last is None and furthest < file.size
+            data = read(first, stop if is_cut_off else last or file.size)
         finally:
             close()
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as e:
-        raise unreadable(file.path, e) from e
+    if first == 0:
+        check_plain(file.path, data)
+    number = 1 if first == 0 else None
+    cut_off = None
+    if is_cut_off:
+        ends = data.rfind(b"\n") + 1
+        line = number and number + data.count(b"\n", 0, ends)
+        cut_off = Part(file.path, first + ends, data[ends : ends + _SHOWN_BYTES], line)
+        data = data[:ends]
     if first == 0 and data.startswith(BOM):
-        return Part(file.path, len(BOM), data[len(BOM) :], 1)
-    return Part(file.path, first, data, 1 if first == 0 else None)
+        return Part(file.path, len(BOM), data[len(BOM) :], number), cut_off
+    return Part(file.path, first, data, number), cut_off
 
 
-def _line_start(read: Callable[[int, int], bytes], byte: int, size: int) -> int:
-    """One past the first newline at or after ``byte``; the end of the file when there is none."""
+def _after_newline(read: Callable[[int, int], bytes], byte: int, stop: int) -> int | None:
+    """One past the first newline in ``[byte, stop)``; ``None`` when there is none."""
     look = _LOOK_BYTES
-    while byte < size:
-        piece = read(byte, min(byte + look, size))
+    while byte < stop:
+        piece = read(byte, min(byte + look, stop))
         found = piece.find(b"\n")
         if found >= 0:
             return byte + found + 1
         if not piece:
             break
         byte += len(piece)
-        look *= 4
-    return size
+        look = min(look * 4, _MOST_LOOK_BYTES)
+    return None
 
 
 def _random_reader(
@@ -222,12 +304,13 @@ def _random_reader(
 
 
 def _streamed_parts(
-    file: FileSlice, block_bytes: int, storage_options: dict[str, Any], on_error: str
+    file: FileSlice, block_bytes: int, storage_options: dict[str, Any], on_error: str, max_row_bytes: int
 ) -> Iterator[Part | BadRows]:
     """Cut a stream that can only be read from its start: compressed, or of unknown size."""
     count = on_error == "quarantine"
-    byte, line, pieces, held = 0, 1, [], 0
-    first, broken = True, None
+    byte, line, pieces, held = 0, 1, list[bytes](), 0
+    first, skipping = True, False
+    broken: DataError | None = None
     stream = byte_stream(file, storage_options)
     while True:
         try:
@@ -236,24 +319,40 @@ def _streamed_parts(
             if on_error == "raise":
                 raise
             broken, piece = e, b""
+        if skipping and piece:  # inside a line that is too long
+            newline = piece.find(b"\n") + 1
+            byte += newline or len(piece)
+            if not newline:
+                continue
+            line, skipping, piece = line + 1, False, piece[newline:]
+            if not piece:
+                continue
         pieces.append(piece)
         held += len(piece)
-        if piece and (held < block_bytes or b"\n" not in piece):
+        if piece and (held < block_bytes or b"\n" not in piece) and held <= max_row_bytes:
             continue
         data = b"".join(pieces)
         if first and data.startswith(BOM):
             byte, data = len(BOM), data[len(BOM) :]
-        # The rest of a stream that broke off is no whole line, even if it looks like one.
+        # The rest of a stream that broke off is not a whole line, even if it looks like one.
         ends = len(data) if not piece and broken is None else data.rfind(b"\n") + 1
         for lines in _cut(data[:ends], block_bytes):
-            yield Part(file.path, byte, lines, line if count or first else None)
+            yield from _checked(Part(file.path, byte, lines, line if count or first else None), on_error, max_row_bytes)
             first = False
             byte += len(lines)
             line += lines.count(b"\n") if count else 0
+        number = line if count or first else None
         first = False
         pieces, held = [data[ends:]], len(data) - ends
+        if held > max_row_bytes:
+            error = too_long("line", max_row_bytes, file.path, line=number, byte=byte)
+            if on_error == "raise":
+                raise error
+            yield BadRows((BadRow(file.path, number, byte, error.problem, data[ends : ends + _SHOWN_BYTES]),))
+            byte, pieces, held, skipping = byte + held, [], 0, True
         if broken is not None:
-            yield BadRows((BadRow(file.path, line, byte, broken.problem, data[ends:]),))
+            raw = b"" if skipping else data[ends:]
+            yield BadRows((BadRow(file.path, line, byte, broken.problem, raw),))
         if not piece:
             return
 
@@ -267,136 +366,3 @@ def _cut(lines: bytes, block_bytes: int) -> Iterator[bytes]:
         start = stop or len(lines)
     if start < len(lines):
         yield lines[start:] if start else lines
-
-
-class _Decompressor(Protocol):
-    """What zlib, bz2, lzma and both zstd modules have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-def _new_decompressor(kind: str) -> _Decompressor:
-    if kind == "gzip":
-        return zlib.decompressobj(wbits=31)
-    if kind == "bzip2":
-        import bz2
-
-        return bz2.BZ2Decompressor()
-    if kind == "xz":
-        import lzma
-
-        return lzma.LZMADecompressor()
-    try:
-        import zstandard
-    except ImportError:  # in the standard library from Python 3.14 on
-        from compression import zstd  # type: ignore[import-not-found]  # not there in older versions
-
-        return cast("_Decompressor", zstd.ZstdDecompressor())
-    return cast("_Decompressor", zstandard.ZstdDecompressor().decompressobj())
-
-
-def byte_stream(file: FileSlice, storage_options: dict[str, Any]) -> Iterator[bytes]:
-    """The (decompressed) bytes of a whole file, in non-empty pieces.
-
-    Several compressed streams in one file, one after the other, are one file. A stream that ends early or is damaged
-    is a :class:`DataError`, raised after everything before it was yielded.
-    """
-    kind = compression_of(file.path)
-    with open_read(file.path, storage_options) as handle:
-        if kind is None:
-            while piece := handle.read(2**20):
-                yield piece
-        else:
-            yield from _decompressed(file.path, kind, handle)
-
-
-def _decompressed(path: str, kind: str, handle: BinaryIO) -> Iterator[bytes]:
-    stream, began, done, out = _new_decompressor(kind), False, 0, 0
-    while fed := handle.read(_FED_BYTES):
-        while fed:
-            if stream.eof:
-                # gzip files may be padded with zeros; anything else behind a stream must be another one.
-                fed = fed.lstrip(b"\0") if kind == "gzip" else fed
-                if not fed:
-                    break
-                stream, began = _new_decompressor(kind), False
-            try:
-                piece = stream.decompress(fed)
-            except Exception as e:
-                if isinstance(e, MemoryError):
-                    raise
-                raise DataError(
-                    f"the {kind} stream is damaged near byte {done} of the compressed file: {e}",
-                    path=path,
-                    byte=out,
-                    hint='on_error="quarantine" keeps what comes before.',
-                ) from e
-            began = True
-            rest = stream.unused_data if stream.eof else b""
-            done += len(fed) - len(rest)
-            out += len(piece)
-            fed = rest
-            if piece:
-                yield piece
-    if began and not stream.eof:
-        raise DataError(
-            f"the {kind} stream ends early, after {done} compressed bytes: the file is cut off",
-            path=path,
-            byte=out,
-            hint='on_error="quarantine" keeps what comes before.',
-        )
-
-
-def head(file: FileSlice, storage_options: dict[str, Any], at_most: int = 2**20) -> bytes:
-    """The first bytes of a file, decompressed, without a byte order mark; as far as they can be read."""
-    pieces: list[bytes] = []
-    try:
-        for piece in byte_stream(file, storage_options):
-            pieces.append(piece)
-            if sum(map(len, pieces)) >= at_most:
-                break
-    except DataError:
-        if not pieces:
-            raise
-    return b"".join(pieces)[:at_most].removeprefix(BOM)
-
-
-def whole_lines(path: str, pieces: Iterator[bytes], broken: list[BadRow]) -> Iterator[bytes]:
-    """A stream up to where it breaks off: that is noted in ``broken``, with the unfinished last line."""
-    rest, byte = b"", 0
-    while True:
-        try:
-            piece = next(pieces, b"")
-        except DataError as e:
-            broken.append(BadRow(path, None, byte, e.problem, rest))
-            return
-        ends = piece.rfind(b"\n") + 1 if piece else 0
-        if ends or not piece:
-            byte += len(rest) + ends
-            yield rest + piece[:ends]
-            rest = b""
-        if not piece:
-            return
-        rest += piece[ends:]
-
-
-class StreamFile(io.RawIOBase):
-    """Pieces of bytes as a file that can be read once, from start to end."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        if not self._rest:
-            self._rest = next(self._pieces, b"")
-        count = min(len(target), len(self._rest))
-        target[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count

@@ -14,19 +14,11 @@ import pyarrow as pa
 
 from tamis.errors import DataError, PlanError, did_you_mean
 from tamis.kernels.lines import line_starts
+from tamis.sizes import size_text
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
-from tamis.stages.io.blocks import (
-    BOM,
-    QUARANTINE_HINT,
-    LineNumbers,
-    Part,
-    StreamFile,
-    byte_stream,
-    head,
-    line_parts,
-    whole_lines,
-)
+from tamis.stages.io.blocks import QUARANTINE_HINT, LineNumbers, Part, line_parts
+from tamis.stages.io.byte_streams import BOM, StreamFile, byte_stream, head, whole_lines
 from tamis.stages.io.positions import all_line_starts, names_in_part
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice, RowNames
@@ -86,11 +78,11 @@ class CsvReaderStage(TableReaderStage):
         if twice:
             raise DataError(f"the header names {twice[0]!r} twice", path=file.path, line=line)
         if any("\udc80" <= c <= "\udcff" for name in names for c in name):
-            raise DataError("the header is no valid UTF-8", path=file.path, line=line)
+            raise DataError("the header is not valid UTF-8", path=file.path, line=line)
         return names
 
     def _rows(self, lines: Iterable[str]) -> Any:
-        """Python's own reader, for what Arrow does not say."""
+        """Python's own reader, for what Arrow does not report."""
         quote = self.read_kwargs.get("quote_char", '"')
         return csv.reader(
             lines,
@@ -113,7 +105,7 @@ class CsvReaderStage(TableReaderStage):
             delimiter=self.delimiter,
             newlines_in_values=self.newlines_in_values,
             invalid_row_handler=set_aside,
-            # An empty line is how a null is written where there is but one column.
+            # In a file of a single column an empty line is a null.
             **{"ignore_empty_lines": len(names) > 1, **self.read_kwargs},
         )
         # Bytes first: Arrow would stop at the first invalid text without saying where.
@@ -127,14 +119,14 @@ class CsvReaderStage(TableReaderStage):
         return {"parse_options": parse, "convert_options": convert}
 
     def _streamed(self, file: FileSlice, names: list[str]) -> Iterator[pa.Table | BadRows]:
-        """A file in which a value may go over several lines: only readable from its start."""
+        """A file in which a value may span several lines: it can only be read from its start."""
         import pyarrow.csv as pa_csv
 
         broken: list[Any] = []
         ends: list[BadRow] = []
         pieces = byte_stream(file, self.storage_options)
         if self.on_error == "quarantine":
-            pieces = whole_lines(file.path, pieces, ends)
+            pieces = whole_lines(file.path, pieces, ends, self.max_row_bytes)
         read = pa_csv.ReadOptions(
             column_names=names, skip_rows_after_names=1, block_size=max(self.block_bytes, 4096), encoding="utf8"
         )
@@ -149,8 +141,14 @@ class CsvReaderStage(TableReaderStage):
             if broken and self.on_error == "raise":
                 raise self._broken_rows_error(self._find_broken(file, names), broken[0], file) from e
             if str(e) != "Empty CSV file":
-                hint = "Give a larger blocksize." if "straddl" in str(e) else ""
-                raise DataError(str(e), path=file.path, hint=hint) from e
+                if "straddl" in str(e):
+                    limit = max(self.block_bytes, 4096)
+                    raise DataError(
+                        f"a row is larger than {size_text(limit)} (blocksize={limit})",
+                        path=file.path,
+                        hint="Give a larger blocksize, or look for a quote that is not closed.",
+                    ) from e
+                raise DataError(str(e), path=file.path) from e
         if broken:
             yield BadRows(tuple(_matched(file.path, self._find_broken(file, names), broken)))
         if ends:
@@ -158,7 +156,8 @@ class CsvReaderStage(TableReaderStage):
 
     def _find_broken(self, file: FileSlice, names: list[str]) -> list[BadRow]:
         """Rows with the wrong number of values, found by going through the whole file with Python's reader."""
-        stream = io.BufferedReader(StreamFile(_framed(byte_stream(file, self.storage_options))), 2**20)
+        lines = whole_lines(file.path, byte_stream(file, self.storage_options), [], self.max_row_bytes)
+        stream = io.BufferedReader(StreamFile(_framed(lines)), 2**20)
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         found: list[BadRow] = []
         line = 1
@@ -169,15 +168,15 @@ class CsvReaderStage(TableReaderStage):
                     if self.on_error == "raise":
                         break
                 line = rows.line_num + 1
-        except (csv.Error, DataError):  # the parsers do not agree on this file, or it breaks off: no more lines
+        except (csv.Error, DataError):  # the parsers disagree on this file, or it breaks off: no more lines
             pass
         return found
 
     def _by_line(self, file: FileSlice, names: list[str], header: int) -> Iterator[pa.Table | BadRows]:
-        """A file, or a range of one, in which each line is a row, behind the first ``header`` bytes of the text."""
+        """A file, or a range of one, in which each line is a row, after the first ``header`` bytes of the text."""
         import pyarrow.csv as pa_csv
 
-        for part in line_parts(file, self.block_bytes, self.storage_options, self.on_error):
+        for part in line_parts(file, self.block_bytes, self.storage_options, self.on_error, self.max_row_bytes):
             if isinstance(part, BadRows):
                 yield part
                 continue
@@ -229,7 +228,7 @@ class CsvReaderStage(TableReaderStage):
         return DataError(problem, path=file.path, line=where.line, byte=where.byte, hint=QUARANTINE_HINT)
 
     def _as_text(self, table: pa.Table, rows: RowNames, file: FileSlice) -> Iterator[pa.Table | BadRows]:
-        """Turn bytes into text and into the types that were asked for; value by value where that fails."""
+        """Convert bytes to text and to the requested types; value by value where that fails."""
         types = parse_types(self.name, self.types)
         columns: list[Any] = []
         bad: dict[int, str] = {}
@@ -269,7 +268,7 @@ def _matched(path: str, found: list[BadRow], broken: list[Any]) -> Iterator[BadR
 
 
 def _cast_each(column: Any, kind: pa.DataType) -> tuple[Any, dict[int, str]]:
-    """Cast value by value: the array, with null for what does not fit, and why it does not."""
+    """Cast value by value: the array, with null for each value that does not fit, and the reasons."""
     values, problems = [], {}
     for row, value in enumerate(column.to_pylist()):
         try:
@@ -279,7 +278,7 @@ def _cast_each(column: Any, kind: pa.DataType) -> tuple[Any, dict[int, str]]:
             problems[row] = f"invalid UTF-8: byte {value[e.start]:#04x}"
             values.append(pa.scalar(None, kind))
         except pa.ArrowInvalid:
-            problems[row] = f"{text!r} is no {kind}"
+            problems[row] = f"{text!r} is not a valid {kind}"
             values.append(pa.scalar(None, kind))
     return pa.array([v.as_py() for v in values], kind), problems
 
@@ -313,7 +312,7 @@ def _from_header(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _framed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A stream without a byte order mark, and with an end of line at its end: Arrow trips over a lone header."""
+    """A stream without a byte order mark, and with a newline at its end: Arrow refuses a header without one."""
     piece = next(pieces, b"").removeprefix(BOM)
     while piece:
         following = next(pieces, b"")
@@ -332,13 +331,15 @@ class CsvReader(Reader):
         file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.csv"``, or any fsspec
             address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
         files_per_partition: Whole files per task, instead of ``blocksize``.
-        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default. No row may be larger.
+        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default. With line breaks in
+            values no row may be larger.
         fields: Columns to read; all of them when not given.
         read_kwargs: Further arguments of ``pyarrow.csv.ParseOptions``.
         file_extensions: Endings to look for in directories; ``.csv`` by default, ``.tsv`` when the delimiter is a tab.
         storage_options: For the fsspec file system.
         on_error: ``"raise"`` stops at a row that cannot be read, ``"quarantine"`` sets it aside and goes on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
+        max_row_bytes: Largest line that is read, as a number or as ``"1GiB"``; a longer one counts as broken.
         delimiter: The character between values.
         newlines_in_values: Whether quoted values may contain line breaks. ``False`` allows a large file to be read in
             ranges by several workers.
@@ -358,7 +359,7 @@ class CsvReader(Reader):
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1:
-            raise PlanError(f"CsvReader(delimiter={self.delimiter!r}): it must be one character")
+            raise PlanError(f"CsvReader(delimiter={self.delimiter!r}): must be one character")
         if self.file_extensions is None:
             self.file_extensions = [".tsv"] if self.delimiter == "\t" else [".csv"]
         super().__post_init__()

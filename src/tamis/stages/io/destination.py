@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import hashlib
 import itertools
 import os
@@ -14,40 +13,51 @@ import tempfile
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from tamis.errors import PlanError, did_you_mean
+from tamis.errors import PlanError, did_you_mean, redacted
 from tamis.stages.emit import Publish
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.paths import (
     base_name,
+    escaped,
     filesystem,
     is_local,
+    is_utf8,
     join,
     make_directory,
     open_write,
     parent,
     protocol,
     renames,
+    writing,
 )
 from tamis.tasks import Task
 from tamis.tasks.storage import format_order
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ["MODES", "Destination", "partition_directory"]
 
-MODES = ("ignore", "overwrite", "error")
+MODES = ("error", "overwrite", "append", "ignore")
+
+_RUN = r"\d{8}-\d{6}-[0-9a-f]{8}"
+"""What the id of a run looks like: its start, and a token of its own."""
 
 _PLACEHOLDERS = {
-    "order": r"(?:s\d\d+-)*\d{6,}(?:-\d{4,})*",
+    "order": rf"(?:{_RUN}-)?(?:s\d\d+-)*\d{{6,}}(?:-\d{{4,}})*",
     "task_id": r"[\w.-]+",
     "dataset": r"[^/]*",
     "source": r"[^/]*",
 }
+_NOT_IN_NAMES = re.compile(r"[/\\\x00-\x1f\x7f]")
 _NULL = "__null__"
 _COLUMN_BYTES, _VALUE_BYTES = 50, 200
-"""Together with the ``=`` less than the 255 bytes that file systems allow a name."""
+"""Together with the ``=`` less than the 255 bytes that file systems allow for a name."""
 
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+"""The names of files that are being written: the last 16 digits are the token of the run and one of the attempt."""
 
 
 def partition_directory(column: str, value: str | None) -> str:
@@ -77,23 +87,26 @@ class Destination:
     Args:
         path: The directory, or any fsspec address.
         filename: Template for names, without the ending.
-        ending: What follows, such as ``".jsonl.gz"``.
-        mode: What to do with files that are there before the run.
+        ending: The ending of the names, such as ``".jsonl.gz"``.
+        mode: What to do when the directory already holds files; see
+            :class:`~tamis.stages.io.output_directory.OutputDirectory`.
         storage_options: For the fsspec file system.
     """
 
     path: str
     filename: str = "part-{order}"
     ending: str = ""
-    mode: str = "ignore"
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    mode: str = field(default="error", compare=False)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.mode == "append":
-            raise PlanError('mode="append": output files are never changed. mode="ignore" adds new ones beside them')
         check_choice("writer", "mode", self.mode, MODES)
         if protocol(self.path) in ("http", "https"):
-            raise PlanError(f"{self.path}: a web server cannot be written to")
+            raise PlanError(f"{redacted(self.path)}: a web server cannot be written to")
+        if not is_utf8(self.path):
+            raise PlanError(f"{escaped(self.path)}: the name of an output directory must be valid UTF-8")
+        if _NOT_IN_NAMES.search(self.ending):
+            raise PlanError(f"file_extension={self.ending!r}: must not contain '/', '\\' or control characters")
         try:
             parts = [(literal, name) for literal, name, _, _ in string.Formatter().parse(self.filename)]
         except ValueError as e:
@@ -108,11 +121,19 @@ class Destination:
             raise PlanError(
                 f"filename={self.filename!r}: every task would write the same file. Use {{order}} or {{task_id}} in it"
             )
-        if any("/" in literal for literal, _ in parts) or self.filename[0] in "._":
-            raise PlanError(f"filename={self.filename!r}: it must not contain '/' nor start with '.' or '_'")
+        if any(_NOT_IN_NAMES.search(literal) for literal, _ in parts) or self.filename[0] in "._":
+            raise PlanError(
+                f"filename={self.filename!r}: must not contain '/', '\\' or control characters, and must not start "
+                "with '.' or '_'"
+            )
 
-    def name_for(self, task: Task[Any]) -> str:
-        """The name of the file for a task: a function of its place and its source alone."""
+    def name_for(self, task: Task[Any], run: str = "") -> str:
+        """The name of the file for a task: a function of its place and its source alone.
+
+        Args:
+            task: The task.
+            run: The id of the run, where its names must differ from those of other runs.
+        """
         sources = task._metadata.get("source_files") or [""]
         values = {
             "order": format_order(task.order),
@@ -120,24 +141,57 @@ class Destination:
             "dataset": task.dataset_name or "data",
             "source": base_name(str(sources[0])).partition(".")[0] or "data",
         }
-        name = self.filename.format(**{k: v.replace("/", "_") for k, v in values.items()})
+        if run:
+            unique = "order" if "{order}" in self.filename else "task_id"
+            values[unique] = f"{run}-{values[unique]}"
+        name = self.filename.format(**{k: _NOT_IN_NAMES.sub("_", v) for k, v in values.items()})
         return name.lstrip("._") + self.ending
 
-    def write(self, relative: str, rows: int, fill: Callable[[BinaryIO], object]) -> Publish:
-        """Write a file under a name of this attempt's own, ready to be published."""
-        final = join(self.path, *relative.split("/"))
+    def write(
+        self,
+        relative: str,
+        rows: int,
+        fill: Callable[[BinaryIO], object],
+        run: str = "",
+        schema: pa.Schema | None = None,
+    ) -> Publish:
+        """Write a file under a temporary name of its own, ready to be published.
+
+        Args:
+            relative: Its final path below the directory.
+            rows: Rows in it.
+            fill: Writes its content.
+            run: The id of the run.
+            schema: The schema of its rows, where all files of the output must have the same.
+        """
+        final = self._inside(relative)
         make_directory(parent(final), self.storage_options)
-        if not renames(final):
-            return Publish(final, final, rows, self._upload(final, fill))
-        temporary = join(parent(final), f".{base_name(final)}.{secrets.token_hex(8)}.tmp")
-        try:
-            with open_write(temporary, self.storage_options) as sink:
-                fill(sink)
-                nbytes = sink.tell()
-        except BaseException:
-            self._remove(temporary)
-            raise
-        return Publish(temporary, final, rows, nbytes, self.storage_options, needs_sync=is_local(temporary))
+        with writing(final):
+            if not renames(final):
+                return Publish(final, final, rows, self._upload(final, fill), output=self.path, schema=schema)
+            token = (run[-8:] or secrets.token_hex(4)) + secrets.token_hex(4)
+            temporary = join(parent(final), f".{base_name(final)}.{token}.tmp")
+            try:
+                with open_write(temporary, self.storage_options) as sink:
+                    fill(sink)
+                    nbytes = sink.tell()
+            except BaseException:
+                self.remove(temporary)
+                raise
+        needs_sync = is_local(temporary)
+        return Publish(temporary, final, rows, nbytes, self.storage_options, needs_sync, self.path, schema)
+
+    def _inside(self, relative: str) -> str:
+        """The path of a file below the directory; an error if it is elsewhere, also by way of a link."""
+        names = relative.split("/")
+        final = join(self.path, *names)
+        outside = any(name in ("", ".", "..") or os.path.isabs(name) for name in names)
+        if is_local(final) and len(names) > 1 and not outside:
+            root = os.path.realpath(self.path)
+            outside = not os.path.realpath(parent(final)).startswith(os.path.join(root, ""))
+        if outside:
+            raise PlanError(f"{redacted(final)}: this output file would be outside of {redacted(self.path)}")
+        return final
 
     def _upload(self, final: str, fill: Callable[[BinaryIO], object]) -> int:
         """Write to a local file first: closing a half-written object would make it look like a whole one."""
@@ -148,7 +202,8 @@ class Destination:
             fs.put_file(local.name, inner)
             return os.path.getsize(local.name)
 
-    def _remove(self, path: str) -> None:
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
         if is_local(path):
             if os.path.exists(path):
                 os.unlink(path)
@@ -157,88 +212,10 @@ class Destination:
         if fs.exists(inner):
             fs.rm_file(inner)
 
-    def prepare(self) -> None:
-        """Get the directory ready, once, before a run starts.
-
-        ``"ignore"`` leaves what is there; files of the same names are replaced. ``"error"`` refuses a directory with
-        files in it. ``"overwrite"`` removes the files that a writer with this file name template can have written,
-        with or without compression, in the directory and in ``column=value`` directories below it; if it finds any
-        other file, it removes nothing and refuses. It never works on the file system's root, a home directory or a
-        directory the process is in.
-        """
-        if self.mode != "ignore":
-            names = self._existing()
-            if self.mode == "error" and names:
-                raise PlanError(
-                    f'{self.path}: the directory already holds {len(names)} files, and mode="error" was asked for. '
-                    'mode="overwrite" replaces them, mode="ignore" leaves them'
-                )
-            if self.mode == "overwrite":
-                self._clear(names)
-        make_directory(self.path, self.storage_options)
-
-    def leftovers(self, before: float) -> list[str]:
-        """Files with names of this writer's that are older than the given time (seconds since 1970); local ones only.
-
-        A run that writes where an earlier one wrote replaces files of the same names. The others would look like
-        output of both.
-        """
-        if not is_local(self.path):
-            return []
-        own = self._own_names()
-        found = []
-        for name in self._existing():
-            path = join(self.path, *name.split("/"))
-            # What cannot be looked at (a link that leads nowhere) or has just gone is no output.
-            with contextlib.suppress(OSError):
-                if base_name(name)[0] != "." and own.fullmatch(name) and os.path.getmtime(path) < before:
-                    found.append(name)
-        return sorted(found)
-
-    def sweep(self) -> None:
-        """Remove what killed workers left under temporary names of this writer's; local ones only."""
-        if not is_local(self.path):
-            return
-        own = self._own_names()
-        for name in self._existing():
-            if _TEMPORARY.fullmatch(base_name(name)) and own.fullmatch(base_name(name)[1:].rsplit(".", 2)[0]):
-                self._remove(join(self.path, *name.split("/")))
-
-    def _clear(self, names: list[str]) -> None:
-        if is_local(self.path):
-            here = os.path.realpath(self.path)
-            kept = [os.path.realpath(os.path.expanduser("~")), os.getcwd()]
-            if any((k + os.sep).startswith(here.rstrip(os.sep) + os.sep) for k in kept):
-                raise PlanError(f'{self.path}: mode="overwrite" does not work on a home or working directory')
-        own = self._own_names()
-        foreign = [name for name in names if not own.fullmatch(name)]
-        if foreign:
-            shown = ", ".join(sorted(foreign)[:3]) + (", ..." if len(foreign) > 3 else "")
-            raise PlanError(
-                f'{self.path}: mode="overwrite" removes earlier output, but there are files of another kind: {shown}. '
-                "Nothing was removed; choose another directory or clear this one yourself"
-            )
-        for name in names:
-            self._remove(join(self.path, *name.split("/")))
-
-    def _own_names(self) -> re.Pattern[str]:
-        """What the names of this writer's files look like, below the directory."""
+    def own_names(self) -> str:
+        """A pattern of the names that this writer gives its files, below the directory, with or without compression."""
         template = ""
         for literal, name, _, _ in string.Formatter().parse(self.filename):
             template += re.escape(literal) + (_PLACEHOLDERS[name] if name else "")
         plain = self.ending.removesuffix(".gz").removesuffix(".zst")
-        return re.compile(rf"(?:[^/=]+=[^/]*/)?(?:{template}{re.escape(plain)}(?:\.gz|\.zst)?|{_TEMPORARY.pattern})")
-
-    def _existing(self) -> list[str]:
-        """Files in the directory and below it, by their relative names; hidden ones only if they are temporary."""
-        if is_local(self.path):
-            found = []
-            for directory, below, names in os.walk(self.path):
-                below[:] = [b for b in below if b[0] != "."]
-                relative = os.path.relpath(directory, self.path)
-                found += [n if relative == "." else f"{relative}/{n}" for n in names]
-        else:
-            fs, inner = filesystem(self.path, self.storage_options)
-            fs.invalidate_cache()
-            found = [name[len(inner) :].lstrip("/") for name in fs.find(inner)] if fs.exists(inner) else []
-        return [n for n in found if base_name(n)[0] != "." or _TEMPORARY.fullmatch(base_name(n))]
+        return rf"(?:[^/=]+=[^/]*/)?(?:{template}{re.escape(plain)}(?:\.gz|\.zst)?|{TEMPORARY.pattern})"

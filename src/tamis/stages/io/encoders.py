@@ -18,12 +18,13 @@ from tamis.arrays import text_scalar
 from tamis.errors import DataError, PlanError
 from tamis.stages.io.arguments import check_arguments, check_choice
 from tamis.stages.io.json_text import write_rows
+from tamis.stages.io.one_schema import converted, with_empty_structs, without_empty_structs
 
 __all__ = ["CsvEncoder", "Encoder", "JsonlEncoder", "ParquetEncoder", "TextEncoder"]
 
 _TEXT_COMPRESSION = (None, "gz", "zst")
 _LEVELS = {"gz": 4, "zst": 1}
-"""Fast levels: at higher ones compressing is slower than everything before it (gzip 6: 20 MB/s on a core)."""
+"""Fast levels: at higher ones compression takes longer than all other stages (gzip 6: 20 MB/s per core)."""
 
 _HIGHEST = {"gz": 9, "zst": 22}
 
@@ -51,25 +52,35 @@ class Encoder:
         highest = _HIGHEST.get(self.compression or "")
         if self.level is not None and highest is not None and not 1 <= self.level <= highest:
             raise PlanError(
-                f"{owner}(compression_level={self.level}): {self.compression} has the levels 1 to {highest}"
+                f"{owner}(compression_level={self.level}): the levels of {self.compression} are 1 to {highest}"
             )
 
     def suffix(self) -> str:
-        """What follows the file extension: ``".gz"`` or nothing."""
+        """The ending after the file extension: ``".gz"`` or nothing."""
         return f".{self.compression}" if self.compression else ""
 
     def write(self, table: pa.Table, sink: BinaryIO) -> int:
         """Write a table. Returns the length of the header in the file, 0 if the format has none."""
         raise NotImplementedError
 
-    def join(self, pieces: Iterable[tuple[BinaryIO, int]], sink: BinaryIO) -> None:
-        """Write one file out of several (each with the length of its header) in bounded memory."""
+    def schema(self, table: pa.Table) -> pa.Schema | None:
+        """The schema of a table, where the files of an output must have one schema; else ``None``."""
+        return None
+
+    def join(self, pieces: Iterable[tuple[BinaryIO, int]], sink: BinaryIO, schema: pa.Schema | None = None) -> None:
+        """Write one file out of several (each with the length of its header) in bounded memory.
+
+        Args:
+            pieces: The files, in order, and the length of the header of each.
+            sink: The file to write.
+            schema: The schema of the result, where the format has one.
+        """
         for i, (piece, header) in enumerate(pieces):
             piece.seek(0 if i == 0 else header)
             shutil.copyfileobj(piece, sink, _COPY_BYTES)
 
     def shape(self, table: pa.Table) -> str:
-        """What must be equal in files that are joined."""
+        """A text that must be equal for files that are joined."""
         return ""
 
     def _compress(self, data: Any) -> Any:
@@ -190,15 +201,16 @@ class ParquetEncoder(Encoder):
     def suffix(self) -> str:
         return ""
 
-    def shape(self, table: pa.Table) -> str:
-        return str(table.schema)
+    def schema(self, table: pa.Table) -> pa.Schema | None:
+        return table.schema.remove_metadata()
 
     def write(self, table: pa.Table, sink: BinaryIO) -> int:
+        table = without_empty_structs(table)
         with self._writer(sink, table) as writer:
             writer.write_table(table, row_group_size=self.write_kwargs.get("row_group_size"))
         return 0
 
-    def join(self, pieces: Iterable[tuple[BinaryIO, int]], sink: BinaryIO) -> None:
+    def join(self, pieces: Iterable[tuple[BinaryIO, int]], sink: BinaryIO, schema: pa.Schema | None = None) -> None:
         import pyarrow.parquet as pq
 
         writer: Any = None
@@ -206,12 +218,20 @@ class ParquetEncoder(Encoder):
             for piece, _ in pieces:
                 parquet = pq.ParquetFile(piece)
                 for group in range(parquet.num_row_groups):
-                    table = parquet.read_row_group(group)
+                    table = with_empty_structs(parquet.read_row_group(group))
+                    table = without_empty_structs(table if schema is None else converted(table, schema))
                     writer = writer or self._writer(sink, table)
                     writer.write_table(table, row_group_size=table.num_rows)
         finally:
             if writer is not None:
                 writer.close()
+
+    def schema_of(self, file: BinaryIO) -> pa.Schema:
+        """The schema of the tables that a file was written from."""
+        import pyarrow.parquet as pq
+
+        table = with_empty_structs(pq.read_schema(file).empty_table())
+        return table.schema.remove_metadata()
 
     def _writer(self, sink: BinaryIO, table: pa.Table) -> Any:
         import pyarrow.parquet as pq
@@ -226,7 +246,7 @@ class ParquetEncoder(Encoder):
 
 
 def _repetitive(table: pa.Table) -> list[str]:
-    """Columns worth a dictionary: long texts rarely occur twice, and trying costs a fifth of the time."""
+    """Columns that get a dictionary: long texts rarely occur twice, and trying one takes a fifth of the time."""
     chosen = []
     for column in table.schema:
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
@@ -251,7 +271,7 @@ class CsvEncoder(Encoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.delimiter) != 1:
-            raise PlanError(f"CsvWriter(delimiter={self.delimiter!r}): it must be one character")
+            raise PlanError(f"CsvWriter(delimiter={self.delimiter!r}): must be one character")
 
     def shape(self, table: pa.Table) -> str:
         return ",".join(table.column_names)
@@ -279,11 +299,11 @@ class CsvEncoder(Encoder):
 
 @dataclass(frozen=True)
 class TextEncoder(Encoder):
-    """The text of each row and a separator behind it.
+    """The text of each row, followed by a separator.
 
     Args:
         text_field: The column with the text.
-        separator: What follows each text.
+        separator: The text after each row.
     """
 
     text_field: str = "text"
@@ -299,7 +319,7 @@ class TextEncoder(Encoder):
             raise DataError(f"column {self.text_field!r} is {column.type}, not text")
         texts = pc.fill_null(column.cast(pa.large_string()), text_scalar(""))
         ended = pc.binary_join_element_wise(texts, text_scalar(""), text_scalar(self.separator))
-        # The values of an Arrow array of text lie one behind the other: its data buffer is the file.
+        # The values of an Arrow array of text are contiguous: its data buffer is the content of the file.
         data = b"".join(_values(chunk) for chunk in ended.chunks)
         sink.write(self._compress(data))
         return 0

@@ -14,7 +14,8 @@ from tamis.arrays import arrow_array
 from tamis.errors import DataError
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import parse_types
-from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, head, line_blocks
+from tamis.stages.io.blocks import QUARANTINE_HINT, Block, LineNumbers, line_blocks
+from tamis.stages.io.byte_streams import head
 from tamis.stages.io.json_lines import BrokenLine, ParsedLines, parse_json_lines
 from tamis.stages.io.positions import names_in_block
 from tamis.stages.io.readers import Reader, ReaderStage
@@ -44,7 +45,7 @@ class JsonlReaderStage(ReaderStage):
 
     def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | BadRows]:
         types = parse_types(self.name, self.types)
-        for block in line_blocks(slices, self.block_bytes, self.storage_options, self.on_error):
+        for block in line_blocks(slices, self.block_bytes, self.storage_options, self.on_error, self.max_row_bytes):
             if isinstance(block, BadRows):
                 yield block
                 continue
@@ -172,6 +173,7 @@ class JsonlReader(Reader):
         storage_options: For the fsspec file system.
         on_error: ``"raise"`` stops at a line that cannot be read, ``"quarantine"`` sets it aside and goes on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
+        max_row_bytes: Largest line that is read, as a number or as ``"1GiB"``; a longer one counts as broken.
         types: Arrow types by column, such as ``{"score": "float64"}``. Without, they are found for each block on its
             own, so a column may be integers in one batch and floats in the next.
 

@@ -1,6 +1,6 @@
-"""Which files an address stands for: files, directories (with what is below them) and patterns, in a stable order.
+"""Which files an address stands for: files, directories (with everything below them) and patterns, in a stable order.
 
-Everything is a generator: a directory is read when its turn comes, and only the names in one directory are held.
+Everything is a generator: a directory is read when the walk reaches it, and only the names in one directory are held.
 """
 
 from __future__ import annotations
@@ -15,12 +15,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import DataError, did_you_mean
-from tamis.stages.io.paths import base_name, filesystem, is_local, join, parent, protocol
+from tamis.stages.io.paths import (
+    base_name,
+    escaped,
+    filesystem,
+    is_local,
+    is_utf8,
+    join,
+    parent,
+    protocol,
+    reading,
+)
 from tamis.tasks import FileSlice
 
 __all__ = ["Listing"]
 
 _MAGIC = re.compile(r"[*?\[]")
+_OURS = re.compile(r"\.tamis\.|\..+\.[0-9a-f]{16}\.tmp$")
+"""Hidden files that writers leave in a directory: not worth a remark."""
+
 _READERS = {
     ".jsonl": "JsonlReader",
     ".ndjson": "JsonlReader",
@@ -37,15 +50,24 @@ _READERS = {
 class Listing:
     """The files below some addresses.
 
+    A file that is named is always taken. A directory is searched for files with the endings; names that start with
+    ``.`` or ``_`` are left out. A pattern means what it says: ``*`` and ``**`` match every name except those that start
+    with ``.``, as in a shell.
+
     Args:
         paths: Files, directories and patterns.
-        endings: File name endings to look for in directories and patterns; empty takes every file.
+        endings: File name endings to look for in directories, and in patterns that do not spell out an ending; empty
+            takes every file.
         storage_options: For fsspec file systems.
+
+    Attributes:
+        left_out: How many files and directories were left out, by the reason. Complete when the listing is.
     """
 
     paths: tuple[str, ...]
     endings: tuple[str, ...] = ()
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    left_out: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
 
     def files(self) -> Iterator[FileSlice]:
         """The files, in order: as the addresses were given, sorted by name inside each directory.
@@ -78,8 +100,8 @@ class Listing:
         names, directories = tree.names(directory)
         for name in names:
             if name[0] in "._":
-                continue
-            if name in directories:
+                self._leave_out(name, name in directories)
+            elif name in directories:
                 real = tree.real(join(directory, name), above[-1])
                 if not _is_loop(real, above):
                     yield from self._below(tree, join(directory, name), (*above, real))
@@ -87,7 +109,17 @@ class Listing:
                 yield tree.file(join(directory, name))
 
     def _wanted(self, name: str) -> bool:
-        return not self.endings or name.lower().endswith(self.endings)
+        if not self.endings or name.lower().endswith(self.endings):
+            return True
+        ending = os.path.splitext(name)[1].lower()
+        self.left_out[f"ending in {ending}" if ending else "without an ending"] += 1
+        return False
+
+    def _leave_out(self, name: str, is_directory: bool) -> None:
+        """Count a name that starts with ``.`` or ``_``."""
+        if not _OURS.match(name):
+            kind = "hidden" if name[0] == "." else "starting with '_'"
+            self.left_out[f"{kind} (directories)" if is_directory else kind] += 1
 
     def _pattern(self, tree: _Tree, pattern: str) -> Iterator[FileSlice]:
         """Match a pattern one directory level at a time, so that only directories that can match are read."""
@@ -96,10 +128,10 @@ class Listing:
         first = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
         root = "/".join(parts[:first]) or ("" if scheme else "/")
         levels = [p for i, p in enumerate(parts[first:]) if p != "**" or i == 0 or parts[first + i - 1] != "**"]
-        # A pattern that spells out its ending ("*.txt") is taken at its word; "data/*" is not.
+        # A pattern that spells out its ending ("*.txt") decides alone; for "data/*" the endings count as well.
         spelt_out = bool(os.path.splitext(levels[-1])[1]) and not _MAGIC.search(os.path.splitext(levels[-1])[1])
         seen: set[str] | None = set() if levels.count("**") > 1 else None
-        # Behind "**" the files of a directory that "*" matches are matched themselves.
+        # After "**" the files of a directory that "*" matches are matched themselves.
         descends = not ("**" in levels and levels[-1] in ("*", "**"))
         root = f"{scheme}://{root}" if scheme else root
         for path, is_directory in self._expand(tree, root, levels, (tree.real(root),)):
@@ -123,13 +155,17 @@ class Listing:
         if level == "**":
             yield from self._expand(tree, directory, rest or ["*"], above)
             for name in names:
-                if name in directories and name[0] not in "._":
-                    real = tree.real(join(directory, name), above[-1])
-                    if not _is_loop(real, above):
-                        yield from self._expand(tree, join(directory, name), levels, (*above, real))
+                if name not in directories:
+                    continue
+                if name[0] == ".":
+                    self._leave_out(name, is_directory=True)
+                    continue
+                real = tree.real(join(directory, name), above[-1])
+                if not _is_loop(real, above):
+                    yield from self._expand(tree, join(directory, name), levels, (*above, real))
             return
         for name in names:
-            if name[0] in "._" and name[0] != level[0]:
+            if name[0] == "." and level[0] != ".":
                 continue
             if fnmatch.fnmatchcase(name, level):
                 if rest and name in directories:
@@ -164,14 +200,14 @@ class Listing:
 
 
 class _Addresses:
-    """Addresses that had their turn."""
+    """Addresses that were listed before."""
 
     def __init__(self) -> None:
         self._plain: Counter[str] = Counter()
         self._patterns: list[str] = []
 
     def add(self, address: str) -> None:
-        """Remember one."""
+        """Add one."""
         if _MAGIC.search(address):
             self._patterns.append(address)
         self._plain[address.rstrip("/")] += 1
@@ -189,7 +225,7 @@ class _Addresses:
 
 
 def _is_loop(real: str, above: tuple[str, ...]) -> bool:
-    """Whether a directory is, or holds, one of those on the way to it: a link leads round in circles."""
+    """Whether a directory is, or contains, one of those on the way to it: a link leads in a circle."""
     return any((a + os.sep).startswith(real.rstrip(os.sep) + os.sep) for a in above)
 
 
@@ -224,7 +260,7 @@ class _LocalTree(_Tree):
                 for entry in entries:
                     if entry.is_dir():
                         directories.add(entry.name)
-                    # Pipes, sockets and devices are no data. A link that leads nowhere is named: its file is missing.
+                    # Pipes, sockets and devices are not data. A link that leads nowhere is named: its file is missing.
                     elif not entry.is_file() and os.path.exists(entry.path):
                         continue
                     names.append(entry.name)
@@ -234,6 +270,10 @@ class _LocalTree(_Tree):
         return names, directories
 
     def file(self, path: str) -> FileSlice:
+        if not is_utf8(path):
+            raise DataError(
+                "the name of this file is not valid UTF-8", path=escaped(path), hint="Rename it, or leave it out."
+            )
         try:
             status = os.stat(path)
         except FileNotFoundError as e:
@@ -264,25 +304,26 @@ class _RemoteTree(_Tree):
     def kind(self, path: str) -> str:
         if protocol(path) in ("http", "https"):
             return "directory" if path.endswith("/") else "missing" if "*" in path else "file"
-        try:
-            info = self._fs.info(self._inner(path))
-        except FileNotFoundError:
-            return "missing"
+        with reading(path):
+            try:
+                info = self._fs.info(self._inner(path))
+            except FileNotFoundError:
+                return "missing"
         return "directory" if info["type"] == "directory" else "file"
 
     def names(self, directory: str) -> tuple[list[str], set[str]]:
         inner = self._inner(directory)
-        entries = {base_name(i["name"]): i for i in self._fs.ls(inner, detail=True) if i["name"].rstrip("/") != inner}
+        with reading(directory):
+            listed = self._fs.ls(inner, detail=True)
+        entries = {base_name(i["name"]): i for i in listed if i["name"].rstrip("/") != inner}
         self._details = {join(directory, name): info for name, info in entries.items()}
         return sorted(n for n in entries if n), {n for n, info in entries.items() if info["type"] == "directory"}
 
     def file(self, path: str) -> FileSlice:
         info = self._details.get(path)
         if info is None or info.get("size") is None:
-            try:
+            with reading(path):
                 info = self._fs.info(self._inner(path))
-            except FileNotFoundError as e:
-                raise DataError("there is no such file", path=path) from e
         changes = ("etag", "ETag", "md5Hash", "LastModified", "last_modified", "mtime", "modified", "created")
         version = next((str(info[c]) for c in changes if info.get(c)), "")
         size = info.get("size")

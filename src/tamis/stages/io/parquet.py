@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import DataError, PlanError, did_you_mean
+from tamis.errors import DataError, PlanError, did_you_mean, redacted
+from tamis.sizes import size_text
 from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import BadRows
-from tamis.stages.io.blocks import QUARANTINE_HINT
-from tamis.stages.io.paths import is_local, open_read
+from tamis.stages.io.blocks import QUARANTINE_HINT, too_long
+from tamis.stages.io.one_schema import with_empty_structs
+from tamis.stages.io.parquet_sizes import RowGroupSizes
+from tamis.stages.io.paths import cannot_read, is_local, open_read
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice, RowNames
 
@@ -42,8 +45,8 @@ class ParquetReaderStage(TableReaderStage):
 
     Args:
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
-        first_file: The first file of the input, whose schema the others are held to.
-        first_schema: Its schema; ``None`` when it could not be looked at.
+        first_file: The first file of the input; the schemas of the others are compared with its schema.
+        first_schema: Its schema; ``None`` when it could not be read.
 
     >>> import io, fsspec, pyarrow as pa, pyarrow.parquet as pq
     >>> from tamis.tasks import FileGroup
@@ -58,9 +61,13 @@ class ParquetReaderStage(TableReaderStage):
     read_kwargs: dict[str, Any] = field(default_factory=dict)
     first_file: str = ""
     first_schema: pa.Schema | None = None
+    remarks: tuple[str, ...] = field(default=(), init=False, repr=False)
+
+    def notes(self) -> list[str]:
+        return list(self.remarks)
 
     def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
-        with _opened(file, self.storage_options, self.read_kwargs) as parquet:
+        with _opened(file, self.storage_options, self.read_kwargs) as (parquet, source):
             names = parquet.schema_arrow.names
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
@@ -72,11 +79,12 @@ class ParquetReaderStage(TableReaderStage):
                         path=file.path,
                     )
             self._hold_to_first(file.path, parquet.schema_arrow)
-            for groups in self._portions(parquet.metadata, _owned(parquet.metadata, file)):
-                yield from self._rows(parquet, groups, file.path)
+            sizes = RowGroupSizes(parquet, source, self.fields)
+            for groups in self._portions(sizes, _owned(parquet.metadata, file)):
+                yield from self._rows(parquet, sizes, groups, file.path)
 
     def _hold_to_first(self, path: str, schema: pa.Schema) -> None:
-        """Refuse a file with another schema than the first: other columns, or types that do not go together."""
+        """Refuse a file whose schema does not fit that of the first: other columns, or types that cannot be unified."""
         first = self.first_schema
         if first is None or path == self.first_file:
             return
@@ -86,7 +94,7 @@ class ParquetReaderStage(TableReaderStage):
                 f"another schema: its columns are {', '.join(schema.names)}, those of {self.first_file} are "
                 f"{', '.join(first.names)}",
                 path=path,
-                hint='Read it on its own, or on_error="quarantine" sets it aside and goes on.',
+                hint='Read it separately, or on_error="quarantine" sets it aside and goes on.',
             )
         for name in shared:
             here, there = schema.field(name), first.field(name)
@@ -99,12 +107,12 @@ class ParquetReaderStage(TableReaderStage):
                     hint='Convert it, or on_error="quarantine" sets the file aside and goes on.',
                 ) from None
 
-    def _portions(self, metadata: Any, owned: list[int]) -> Iterator[list[int]]:
+    def _portions(self, sizes: RowGroupSizes, owned: list[int]) -> Iterator[list[int]]:
         """Row groups, put together up to the size of a block."""
         portion: list[int] = []
         held = 0
         for group in owned:
-            size = metadata.row_group(group).total_byte_size
+            size = sizes.bound(group, self.block_bytes)
             if portion and held + size > self.block_bytes:
                 yield portion
                 portion, held = [], 0
@@ -113,59 +121,84 @@ class ParquetReaderStage(TableReaderStage):
         if portion:
             yield portion
 
-    def _rows(self, parquet: Any, groups: list[int], path: str) -> Iterator[pa.Table | BadRows]:
+    def _rows(self, parquet: Any, sizes: RowGroupSizes, groups: list[int], path: str) -> Iterator[pa.Table | BadRows]:
         """The rows of a portion; of one that cannot be read, those of each row group that can."""
-        size = sum(parquet.metadata.row_group(g).total_byte_size for g in groups)
-        names = _names(parquet.metadata, groups, path)
+        rows = sum(sizes.rows(group) for group in groups)
+        size = sum(sizes.bound(group, self.block_bytes) for group in groups)
+        if len(groups) == 1 and rows and sizes.stored(groups[0]) > rows * self.max_row_bytes:
+            yield self.set_aside(too_long(f"average row of row group {groups[0]}", self.max_row_bytes, path))
+            return
         try:
             if size <= 2 * self.block_bytes:
-                yield names.added_to(_sound(parquet.read_row_groups(groups, columns=self.fields)))
+                table = _sound(parquet.read_row_groups(groups, columns=self.fields))
+                yield _names(parquet.metadata, groups, path).added_to(table)
                 return
-            rows = sum(parquet.metadata.row_group(g).num_rows for g in groups)
             at_once = max(1, rows * self.block_bytes // size)
-            done = 0
+            first = _first_row(parquet.metadata, groups[0])
             for batch in parquet.iter_batches(at_once, row_groups=groups, columns=self.fields):
-                here = names.take(np.arange(done, done + batch.num_rows))
-                yield here.added_to(_sound(pa.Table.from_batches([batch])))
-                done += batch.num_rows
+                names = RowNames((redacted(path),), np.arange(first, first + batch.num_rows))
+                first += batch.num_rows
+                yield self._small_rows(names.added_to(_sound(pa.Table.from_batches([batch]))), groups[0], path)
             return
         except (pa.ArrowException, OSError) as e:
             if len(groups) == 1:
-                count = parquet.metadata.row_group(groups[0]).num_rows
-                problem = f"row group {groups[0]} of {count} rows cannot be read: {e}"
+                problem = f"row group {groups[0]} of {rows} rows cannot be read: {e}"
                 yield self.set_aside(DataError(problem, path=path, hint=QUARANTINE_HINT))
                 return
         # Only a portion of one row group is read in several batches: nothing was handed out yet.
         for group in groups:
-            yield from self._rows(parquet, [group], path)
+            yield from self._rows(parquet, sizes, [group], path)
+
+    def _small_rows(self, table: pa.Table, group: int, path: str) -> pa.Table | BadRows:
+        """The table, if none of its texts is too long."""
+        import pyarrow.compute as pc
+
+        for column in table.columns if table.nbytes > self.max_row_bytes else ():
+            is_bytes = any(f(column.type) for f in _BYTES)
+            if is_bytes and (pc.max(pc.binary_length(column)).as_py() or 0) > self.max_row_bytes:
+                return self.set_aside(too_long(f"a row of row group {group}", self.max_row_bytes, path))
+        return table
+
+
+_BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
 def _names(metadata: Any, groups: list[int], path: str) -> RowNames:
     """The names of the rows of some row groups: their numbers in the file."""
     counts = [metadata.row_group(group).num_rows for group in range(max(groups) + 1)]
     firsts = np.concatenate([[0], np.cumsum(counts)])
-    return RowNames((path,), np.concatenate([np.arange(firsts[g], firsts[g + 1]) for g in groups]))
+    return RowNames((redacted(path),), np.concatenate([np.arange(firsts[g], firsts[g + 1]) for g in groups]))
+
+
+def _first_row(metadata: Any, group: int) -> int:
+    """The number of the first row of a row group in the file."""
+    return sum(metadata.row_group(earlier).num_rows for earlier in range(group))
 
 
 def _sound(table: pa.Table) -> pa.Table:
-    """The table, if its texts are UTF-8: Arrow reads whatever bytes a file calls text."""
+    """The table, if its texts are UTF-8: Arrow does not check the bytes that a file calls text."""
     table.validate(full=True)
-    return table.replace_schema_metadata(None)
+    return with_empty_structs(table).replace_schema_metadata(None)
 
 
 @contextlib.contextmanager
-def _opened(file: FileSlice, storage_options: dict[str, Any], arguments: dict[str, Any]) -> Iterator[Any]:
-    """The Parquet file; :class:`DataError` when it is none."""
+def _opened(
+    file: FileSlice, storage_options: dict[str, Any], arguments: dict[str, Any]
+) -> Iterator[tuple[Any, str | BinaryIO]]:
+    """The Parquet file and what it was opened from; :class:`DataError` when it is not a Parquet file."""
     import pyarrow.parquet as pq
 
     with contextlib.ExitStack() as stack:
         local = is_local(file.path)
         handle = stack.enter_context(open_read(file.path, storage_options))
+        source = file.path if local else handle
         try:
-            parquet = stack.enter_context(pq.ParquetFile(file.path if local else handle, **arguments))
+            parquet = stack.enter_context(pq.ParquetFile(source, **arguments))
         except (pa.ArrowInvalid, OSError) as e:
-            raise DataError(f"this is no Parquet file, or it is cut off: {e}", path=file.path) from e
-        yield parquet
+            if not local and not isinstance(e, pa.ArrowInvalid):
+                raise cannot_read(file.path, e) from e
+            raise DataError(f"this is not a Parquet file, or it is cut off: {e}", path=file.path) from e
+        yield parquet, source
 
 
 def _owned(metadata: Any, file: FileSlice) -> list[int]:
@@ -201,6 +234,7 @@ class ParquetReader(Reader):
         on_error: ``"raise"`` stops at a file or row group that cannot be read, ``"quarantine"`` sets it aside and goes
             on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
+        max_row_bytes: Largest row that is read, as a number or as ``"1GiB"``; a larger one counts as broken.
 
     >>> ParquetReader("data", fields=["text"]).columns()
     ['text']
@@ -214,12 +248,29 @@ class ParquetReader(Reader):
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         stage = self.reader_stage()
-        with contextlib.suppress(DataError, PlanError, OSError, StopIteration):  # said when it is read
+        with contextlib.suppress(DataError, PlanError, OSError, StopIteration):  # the run reports it
             file = next(self._partitioning().files())
-            with _opened(file, self._options(), self._parser_settings()) as parquet:
+            with _opened(file, self._options(), self._parser_settings()) as (parquet, _):
                 stage.first_file, stage.first_schema = file.path, parquet.schema_arrow
-        return [self._partitioning(), stage]
+                stage.remarks = tuple(_remarks(file, parquet.metadata, stage.block_bytes))
+        return [self._partitioning(), stage.with_(name=self.name)]
 
     def peek(self, file: FileSlice) -> pa.Schema | None:
-        with _opened(file, self._options(), self._parser_settings()) as parquet:
+        with _opened(file, self._options(), self._parser_settings()) as (parquet, _):
             return parquet.schema_arrow
+
+
+def _remarks(file: FileSlice, metadata: Any, block_bytes: int) -> Iterator[str]:
+    """A remark on a file whose row groups are so large that few workers can read it."""
+    groups = metadata.num_row_groups
+    if groups and file.size > _LARGE_BLOCKS * block_bytes * groups:
+        count = "1 row group" if groups == 1 else f"{groups} row groups"
+        yield (
+            f"{redacted(file.path)} is {size_text(file.size)} large and has only {count}. A row group is read by one "
+            f"worker, so at most {groups} of them read this file at a time. Row groups of about 128 MiB "
+            "(pyarrow.parquet.write_table(..., row_group_size=rows)) keep all workers busy"
+        )
+
+
+_LARGE_BLOCKS = 4
+"""How many blocks large a row group must be for a remark."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tamis.errors import PlanError
 from tamis.sizes import byte_size
 from tamis.stages.base import SourceStage
+from tamis.stages.io.arguments import path_list
 from tamis.stages.io.listing import Listing
 from tamis.stages.io.paths import absolute, base_name, compression_of, parent, protocol, with_compressions
 from tamis.stages.resources import Resources
@@ -19,27 +21,29 @@ from tamis.tasks import EmptyTask, FileGroup, FileSlice
 __all__ = ["DEFAULT_BLOCK_BYTES", "FilePartitioningStage"]
 
 DEFAULT_BLOCK_BYTES = 32 * 2**20
-"""How much input makes a task when nothing else is said."""
+"""How much input makes a task by default."""
 
 _LEAST_WEIGHT = 4096
-"""What a file counts for at least, in bytes: opening it costs something, however small it is."""
+"""The least weight of a file, in bytes: opening even an empty one takes time."""
 
 
 @dataclass
 class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     """List files and cut them into groups of about the same size, each of which becomes a task.
 
-    Files are listed directory by directory, sorted by name; names that start with ``.`` or ``_`` are left out.
+    Files are listed directory by directory, sorted by name. In a directory, names that start with ``.`` or ``_`` are
+    left out, and so are other endings; the run says how many. A pattern means what it says: ``*`` and ``**`` match all
+    names but those that start with ``.``. A file that is named is always taken.
 
     Args:
         file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.jsonl"``, or any fsspec
             address; or a list of those.
         files_per_partition: Whole files per task, instead of ``blocksize``.
         blocksize: Bytes per task, as a number or as ``"64MiB"``; 32 MiB by default.
-        file_extensions: Endings to look for in directories, also with ``.gz``, ``.zst``, ``.bz2`` or ``.xz`` behind
-            them; every file when not given. A file that is named itself is always taken.
+        file_extensions: Endings to look for in directories, also followed by ``.gz``, ``.zst``, ``.bz2`` or ``.xz``;
+            every file when not given.
         storage_options: For the fsspec file system.
-        limit: At most so many tasks.
+        limit: The largest number of tasks.
         splittable: Whether the format allows a large, uncompressed file to be cut into ranges of bytes.
 
     >>> import fsspec
@@ -50,11 +54,11 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     [['memory://parts/a.jsonl', 'memory://parts/b.jsonl'], ['memory://parts/c.jsonl']]
     """
 
-    file_paths: str | list[str]
+    file_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     files_per_partition: int | None = None
     blocksize: int | str | None = None
     file_extensions: list[str] | None = None
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     limit: int | None = None
     splittable: bool = False
 
@@ -63,9 +67,11 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     internal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        self.file_paths = path_list(type(self).__name__, "file_paths", self.file_paths)
+        self._left_out: Counter[str] = Counter()
         if self.files_per_partition is not None and self.blocksize is not None:
             raise PlanError(
-                f"files_per_partition={self.files_per_partition} and blocksize={self.blocksize!r}: give one of them"
+                f"files_per_partition={self.files_per_partition} and blocksize={self.blocksize!r}: set only one of them"
             )
         if self.files_per_partition is not None and self.files_per_partition < 1:
             raise PlanError(f"files_per_partition={self.files_per_partition}: must be at least 1")
@@ -81,31 +87,48 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return None
 
+    def parameters(self) -> dict[str, Any]:
+        return {**super().parameters(), "file_paths": self._addresses()}
+
     def check_input(self) -> None:
         next(self.files())
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """Make the tasks, one at a time, while the listing goes on."""
-        groups = self._by_count() if self.files_per_partition else self._by_size()
-        for slices in itertools.islice(groups, self.limit):
-            paths = [s.path for s in slices]
-            yield FileGroup(paths, dataset_name=base_name(parent(paths[0])), slices=tuple(slices))
+        listing = self._listing()
+        files = listing.files()
+        groups = self._by_count(files) if self.files_per_partition else self._by_size(files)
+        yield from self.noting_input(map(_task, itertools.islice(groups, self.limit)))
+        self._left_out = listing.left_out
 
     def files(self) -> Iterator[FileSlice]:
         """The files themselves, in order."""
-        given = [self.file_paths] if isinstance(self.file_paths, str | os.PathLike) else self.file_paths
-        endings = with_compressions(self.file_extensions or ())
-        return Listing(tuple(absolute(path) for path in given), endings, self.storage_options).files()
+        return self._listing().files()
 
-    def _by_count(self) -> Iterator[list[FileSlice]]:
-        files = self.files()
+    def notes(self) -> list[str]:
+        """What was left out of the directories that were listed, once the listing is complete."""
+        if not self._left_out:
+            return []
+        reasons = ", ".join(f"{count} {reason}" for reason, count in self._left_out.most_common(5))
+        more = ", ..." if len(self._left_out) > 5 else ""
+        return [f"left out of the input directories: {reasons}{more}. A pattern or file_extensions=[...] reads them"]
+
+    def _listing(self) -> Listing:
+        return Listing(self._addresses(), with_compressions(self.file_extensions or ()), self.storage_options)
+
+    def _addresses(self) -> tuple[str, ...]:
+        """The paths in full."""
+        given = [self.file_paths] if isinstance(self.file_paths, str | os.PathLike) else self.file_paths
+        return tuple(absolute(path) for path in given)
+
+    def _by_count(self, files: Iterator[FileSlice]) -> Iterator[list[FileSlice]]:
         while group := list(itertools.islice(files, self.files_per_partition)):
             yield group
 
-    def _by_size(self) -> Iterator[list[FileSlice]]:
+    def _by_size(self, files: Iterable[FileSlice]) -> Iterator[list[FileSlice]]:
         group: list[FileSlice] = []
         held = 0
-        for file in self.files():
+        for file in files:
             weight = self.block_bytes if file.size < 0 else max(file.size, _LEAST_WEIGHT)
             if group and held + weight > self.block_bytes:
                 yield group
@@ -121,8 +144,13 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     def _can_be_cut(self, file: FileSlice) -> bool:
         if compression_of(file.path) is not None:
             return False
-        # A web server may ignore that only a part was asked for, and send everything.
+        # A web server may ignore a request for a range and send everything.
         return protocol(file.path) not in ("http", "https")
+
+
+def _task(slices: list[FileSlice]) -> FileGroup:
+    paths = [s.path for s in slices]
+    return FileGroup(paths, dataset_name=base_name(parent(paths[0])), slices=tuple(slices))
 
 
 def _cut(file: FileSlice, block_bytes: int) -> Iterator[FileSlice]:

@@ -1,27 +1,24 @@
-"""Where files are: local paths and fsspec addresses, sizes in words, and the one rename that makes a file output."""
+"""Where files are: local paths and fsspec addresses, and what is said when one cannot be read or written."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
-from dataclasses import replace
+import re
+import socket
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from tamis.errors import DataError, MissingExtraError, PlanError
+from tamis.errors import DataError, MissingExtraError, PlanError, StorageError, TamisError, redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from fsspec import AbstractFileSystem
 
-    from tamis.stages.emit import Publish
-
-__all__ = ["publish"]
-
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
-"""File name endings that mean a compressed stream, and what to call it."""
+"""File name endings that mean a compressed stream, and the name of its format."""
 
 _EXTRAS = {
     "http": ("aiohttp", "http"),
@@ -30,10 +27,25 @@ _EXTRAS = {
     "s3a": ("s3fs", "s3"),
     "gs": ("gcsfs", "gcs"),
     "gcs": ("gcsfs", "gcs"),
+    "hf": ("huggingface_hub", "hf"),
 }
 _OBJECT_STORES = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2", "hf", "http", "https"}
 )
+_ADDRESS_OF_PATH = re.compile(r"[a-z][a-z0-9+]+:/[^/]")
+"""What ``pathlib.Path`` makes of an address: it drops one of the two slashes."""
+
+_WRITE_PROBLEMS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "writing there is not permitted",
+    errno.EPERM: "writing there is not permitted",
+    errno.EFBIG: "the file is larger than the limit for files",
+    errno.EISDIR: "there is a directory of this name",
+    errno.ENOTDIR: "a part of this path is a file, not a directory",
+    errno.ENAMETOOLONG: "the file name is too long",
+}
 
 
 def protocol(path: str) -> str:
@@ -47,8 +59,26 @@ def protocol(path: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether the path is one of this machine's file system."""
+    """Whether the path is in this machine's file system."""
     return protocol(path) in ("file", "local")
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """A path as text, as it was given.
+
+    >>> path_text(Path("data/a")), path_text("s3://bucket/a")
+    ('data/a', 's3://bucket/a')
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise PlanError(f"{path!r} is not a path: give text or a pathlib.Path")
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise PlanError(f"{text!r}: give the path as text, not as bytes")
+    if not isinstance(path, str) and _ADDRESS_OF_PATH.match(text):
+        raise PlanError(
+            f"{text}: a pathlib.Path cannot hold an address. Give it as text: {text.replace(':/', '://')!r}"
+        )
+    return text
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -57,7 +87,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     >>> absolute("memory://data/")
     'memory://data'
     """
-    text = os.fspath(path)
+    text = path_text(path)
     if not is_local(text):
         return text.rstrip("/") if protocol(text) not in ("http", "https") else text
     return os.path.abspath(os.path.expanduser(text.partition("://")[2] if "://" in text else text))
@@ -82,8 +112,18 @@ def base_name(path: str) -> str:
     return path.replace(os.sep, "/").rstrip("/").rpartition("/")[2]
 
 
+def is_utf8(path: str) -> bool:
+    """Whether a path is valid UTF-8. Python represents the other bytes of a local file name by lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
+def escaped(path: str) -> str:
+    r"""A path with the bytes that are not UTF-8 written as ``\xff``."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def compression_of(path: str) -> str | None:
-    """What the file name says about compression: ``"gzip"``, ``"zstd"``, ... or ``None``.
+    """The compression that the file name's ending stands for: ``"gzip"``, ``"zstd"``, ... or ``None``.
 
     >>> compression_of("a.jsonl.gz"), compression_of("a.jsonl")
     ('gzip', None)
@@ -92,7 +132,7 @@ def compression_of(path: str) -> str | None:
 
 
 def with_compressions(extensions: Iterable[str]) -> tuple[str, ...]:
-    """File name endings, each also with the ending of a compression behind it."""
+    """File name endings, each also followed by the ending of a compression."""
     plain = [e.lower() if e.startswith(".") else f".{e.lower()}" for e in extensions]
     return tuple(plain + [e + c for e in plain for c in COMPRESSED])
 
@@ -102,14 +142,23 @@ def filesystem(path: str, storage_options: dict[str, Any] | None = None) -> tupl
     import fsspec
 
     scheme = protocol(path)
+    if scheme == "tamis-objects":
+        fsspec.register_implementation(scheme, "tamis.stages.io.object_store.ObjectFileSystem", clobber=True)
     try:
         fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
     except ImportError as e:
-        package, extra = _EXTRAS.get(scheme, (e.name or scheme, scheme))
+        package, extra = _EXTRAS.get(scheme, (e.name or _package_for(scheme), ""))
         raise MissingExtraError(f"reading {scheme}:// addresses", package=package, extra=extra) from e
     except ValueError as e:
-        raise PlanError(f"{path}: {e}") from e
+        raise PlanError(redacted(f"{path}: {e}")) from e
     return fs, str(inner)
+
+
+def _package_for(scheme: str) -> str:
+    """The package that fsspec's own list of protocols names, such as ``adlfs`` for ``az``."""
+    from fsspec.registry import known_implementations
+
+    return str(known_implementations.get(scheme, {}).get("class", scheme)).partition(".")[0]
 
 
 def renames(path: str) -> bool:
@@ -118,28 +167,27 @@ def renames(path: str) -> bool:
 
 
 def make_directory(path: str, storage_options: dict[str, Any] | None = None) -> None:
-    """Make a directory and those above it; nothing to do on an object store."""
+    """Make a directory and its parents; nothing to do on an object store."""
     if is_local(path):
         try:
             os.makedirs(path, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as e:
             raise PlanError(f"{path}: output needs a directory, and {e.filename} is a file. Choose another path") from e
-        except PermissionError as e:
-            raise PlanError(f"{path}: the directory cannot be made: {e.strerror}") from e
+        except OSError as e:
+            raise cannot_write(path, e, "this directory cannot be made") from e
     elif renames(path):
         fs, inner = filesystem(path, storage_options)
-        fs.makedirs(inner, exist_ok=True)
+        with writing(path):
+            fs.makedirs(inner, exist_ok=True)
 
 
 def open_read(path: str, storage_options: dict[str, Any] | None = None) -> BinaryIO:
-    """Open a file to read its bytes; a missing or forbidden file is a :class:`DataError`."""
-    try:
+    """Open a file to read its bytes; :class:`DataError` if that is not possible."""
+    with reading(path):
         if is_local(path):
             return cast("BinaryIO", io.FileIO(path))
         fs, inner = filesystem(path, storage_options)
         return cast("BinaryIO", fs.open(inner, "rb"))
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as e:
-        raise unreadable(path, e) from e
 
 
 def open_write(path: str, storage_options: dict[str, Any] | None = None) -> BinaryIO:
@@ -150,53 +198,77 @@ def open_write(path: str, storage_options: dict[str, Any] | None = None) -> Bina
     return cast("BinaryIO", fs.open(inner, "wb"))
 
 
-def unreadable(path: str, error: OSError) -> DataError:
-    """The error a user sees for a file that is not there or not theirs."""
-    words = {FileNotFoundError: "there is no such file (any more)", PermissionError: "reading it is not permitted"}
-    return DataError(words.get(type(error), error.strerror or str(error)), path=path)
-
-
-def publish(finished: Publish) -> None:
-    """Give a finished file its final name. Doing it again changes nothing.
-
-    >>> import fsspec
-    >>> from tamis.stages.emit import Publish
-    >>> _ = fsspec.filesystem("memory").pipe_file("/pub/.a.tmp", b"x")
-    >>> publish(Publish("memory://pub/.a.tmp", "memory://pub/a", rows=1, nbytes=1))
-    >>> fsspec.filesystem("memory").cat_file("/pub/a")
-    b'x'
-    """
-    if finished.temporary == finished.final:
-        return
-    if is_local(finished.final):
-        if os.path.exists(finished.temporary) or not os.path.exists(finished.final):
-            os.replace(finished.temporary, finished.final)
-        return
-    fs, temporary = filesystem(finished.temporary, dict(finished.storage_options))
-    _, final = filesystem(finished.final, dict(finished.storage_options))
-    if fs.exists(temporary) or not fs.exists(final):
-        fs.mv(temporary, final)
-
-
-def sync(finished: Publish) -> Publish:
-    """Force the data of a finished file to disk, if that is needed; returns the file without the need."""
-    if not finished.needs_sync:
-        return finished
-    file = os.open(finished.temporary, os.O_RDWR)
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn what a file system raises for a path into a :class:`DataError` that names it."""
     try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-    return replace(finished, needs_sync=False)
+        yield
+    except TamisError:
+        raise
+    except Exception as e:
+        if is_local(path) and not isinstance(e, OSError):
+            raise
+        raise cannot_read(path, e) from _without_secrets(e)
 
 
-def remove_unpublished(finished: Publish) -> None:
-    """Remove a finished file that will not be published; one that has its final name already stays."""
-    if finished.temporary == finished.final:
-        return
-    with contextlib.suppress(FileNotFoundError):
-        if is_local(finished.temporary):
-            os.unlink(finished.temporary)
-        else:
-            fs, temporary = filesystem(finished.temporary, dict(finished.storage_options))
-            fs.rm_file(temporary)
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turn what a file system raises for a path into a :class:`StorageError` that names it."""
+    try:
+        yield
+    except TamisError:
+        raise
+    except Exception as e:
+        if is_local(path) and not isinstance(e, OSError):
+            raise
+        raise cannot_write(path, e) from _without_secrets(e)
+
+
+def cannot_read(path: str, error: Exception) -> DataError:
+    """The error a user sees for a file that cannot be read."""
+    chain = list(_causes(error))
+    for cause in chain:
+        if isinstance(cause, ConnectionError | socket.gaierror | TimeoutError):
+            why = cause.strerror or str(cause) or "no answer in time"
+            hint = "Check the address and the network."
+            return DataError(f"the server cannot be reached: {redacted(why)}", path=path, hint=hint)
+        status = getattr(cause, "status", None)
+        if isinstance(status, int) and status not in (404, 410):
+            return DataError(f"the server answers {status} {getattr(cause, 'message', '')}".rstrip(), path=path)
+    if isinstance(error, FileNotFoundError):
+        return DataError("there is no such file (any more)", path=path)
+    if isinstance(error, PermissionError):
+        return DataError("reading it is not permitted", path=path)
+    if isinstance(error, OSError) and error.strerror:
+        return DataError(error.strerror, path=path)
+    return DataError(f"it cannot be read: {type(error).__name__}: {redacted(str(error))}", path=path)
+
+
+def cannot_write(path: str, error: Exception, problem: str = "this cannot be written") -> StorageError:
+    """The error a user sees for a file or directory that cannot be written."""
+    return StorageError(redacted(f"{path}: {problem}: {write_problem(error)}"))
+
+
+def write_problem(error: Exception) -> str:
+    """Why something cannot be written, in words.
+
+    >>> write_problem(OSError(errno.ENOSPC, "No space left on device"))
+    'the disk is full'
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    why = _WRITE_PROBLEMS.get(number or 0) or getattr(error, "strerror", None)
+    return why or f"{type(error).__name__}: {error}"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those it was raised from, at most ten."""
+    for _ in range(10):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _without_secrets(error: Exception) -> Exception | None:
+    """The exception as the cause of another; ``None`` if a traceback would show a password or a signature."""
+    return None if any(redacted(str(e)) != str(e) for e in _causes(error)) else error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.errors import redacted
 from tamis.stages.io.blocks import Block, Part
 from tamis.tasks import RowNames
 
@@ -26,7 +27,7 @@ def all_line_starts(data: bytes) -> NDArray[np.int64]:
 
 def names_in_part(part: Part, starts: NDArray[np.int64]) -> RowNames:
     """The names of rows that start at these bytes of a part of a file."""
-    return RowNames((part.path,), starts + part.byte)
+    return RowNames((redacted(part.path),), starts + part.byte)
 
 
 def names_in_block(block: Block, starts: NDArray[np.int64]) -> RowNames:
@@ -36,5 +37,5 @@ def names_in_block(block: Block, starts: NDArray[np.int64]) -> RowNames:
     of_part = np.searchsorted(np.array(block.starts), starts, side="right") - 1
     shift = np.array([part.byte - start for part, start in zip(block.parts, block.starts, strict=True)], np.int64)
     paths: dict[str, int] = {}
-    codes = np.array([paths.setdefault(part.path, len(paths)) for part in block.parts], np.int32)
+    codes = np.array([paths.setdefault(redacted(part.path), len(paths)) for part in block.parts], np.int32)
     return RowNames(tuple(paths), starts + shift[of_part], codes[of_part] if len(paths) > 1 else None)

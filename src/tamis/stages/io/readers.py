@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -10,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.arrays import text_scalar
-from tamis.errors import ColumnError, DataError, PlanError, did_you_mean
+from tamis.errors import ColumnError, DataError, PlanError, did_you_mean, redacted
 from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import BadRow, BadRows
-from tamis.stages.io.arguments import check_arguments, check_choice, check_names
+from tamis.stages.io.arguments import check_arguments, check_choice, check_names, path_list
+from tamis.stages.io.blocks import MAX_ROW_BYTES
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES, FilePartitioningStage
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice, RowNames
 
@@ -22,8 +24,8 @@ __all__ = ["Reader", "ReaderStage", "TableReaderStage"]
 
 ON_ERROR = ("raise", "quarantine")
 
-_ASKS_FOR_WHAT_IS = frozenset({"lines", "engine", "dtype_backend"})
-"""Arguments of pandas' readers that scripts written for NeMo Curator pass: they ask for what is done here anyway."""
+_ALWAYS_SO = frozenset({"lines", "engine", "dtype_backend"})
+"""Arguments of pandas' readers that scripts written for NeMo Curator pass: what they ask for is always done here."""
 
 
 @dataclass
@@ -36,13 +38,15 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
         on_error: ``"raise"`` stops at what cannot be read, ``"quarantine"`` sets it aside.
         block_bytes: Largest amount of (decompressed) input per batch.
         storage_options: For the fsspec file system.
+        max_row_bytes: Largest line or row that is read, in bytes.
     """
 
     fields: list[str] | None = None
     include_path: str | None = None
     on_error: str = "raise"
     block_bytes: int = DEFAULT_BLOCK_BYTES
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    max_row_bytes: int = MAX_ROW_BYTES
 
     releases_gil: ClassVar[bool] = True
 
@@ -54,7 +58,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
         return None if known is None else frozenset(known)
 
     def known_columns(self) -> list[str] | None:
-        """The columns, where they can be known without reading."""
+        """The columns, where they are known without reading."""
         if self.fields is None:
             return None
         return [*self.fields, *([self.include_path] if self.include_path else [])]
@@ -68,7 +72,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
             elif found.num_rows:
                 table, names = RowNames.taken_from(found)
                 if names is None:  # a reader that does not say where its rows are: they are numbered
-                    source, start = task.slices[0].path, task.slices[0].start
+                    source, start = redacted(task.slices[0].path), task.slices[0].start
                     names = RowNames((source if not start else f"{source}@{start}",), count + np.arange(len(table)))
                 count += len(table)
                 metadata = {**task._metadata, "source_files": task.data}
@@ -82,7 +86,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
         raise NotImplementedError
 
     def set_aside(self, error: DataError, raw: bytes = b"") -> BadRows:
-        """Raise an error, or make it something for the quarantine: as the stage was told."""
+        """Raise an error, or turn it into an entry for the quarantine, as ``on_error`` says."""
         if self.on_error == "raise":
             raise error
         return BadRows((BadRow(error.path, error.line, error.byte, error.problem, raw),))
@@ -95,7 +99,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
             raise DataError(
                 f"include_path={self.include_path!r}: the file has a column of that name",
                 path=paths[0][0] if paths else "",
-                hint="Give another name.",
+                hint="Choose another name.",
             )
         chunks = [pa.repeat(text_scalar(path), rows) for path, rows in paths]
         return table.append_column(self.include_path, pa.chunked_array(chunks, pa.large_string()))
@@ -103,7 +107,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
 
 @dataclass
 class TableReaderStage(ReaderStage):
-    """A reader whose files are tables of their own: those of small files are put together afterwards."""
+    """A reader that makes a table of each file; the tables of small files are then put together."""
 
     def read_file(self, file: FileSlice) -> Iterator[pa.Table | BadRows]:
         """The rows of one file or range, in tables of about a block."""
@@ -138,7 +142,7 @@ class TableReaderStage(ReaderStage):
 
 
 def _widened(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """A schema that has room for the values of both; ``None`` when there is none that leaves each value as it is."""
+    """A schema that can hold the values of both unchanged; ``None`` when there is none."""
     if one.equals(other):
         return one
     try:
@@ -159,7 +163,7 @@ def _keeps_values(kind: pa.DataType, wider: pa.DataType) -> bool:
         same_sign = types.is_signed_integer(kind) == types.is_signed_integer(wider)
         return bool(kind.bit_width < wider.bit_width and (same_sign or types.is_signed_integer(wider)))
     if types.is_integer(kind) and types.is_floating(wider):
-        return bool(2 * kind.bit_width <= wider.bit_width)  # half of a float's bits are surely digits
+        return bool(2 * kind.bit_width <= wider.bit_width)  # at least half of a float's bits are digits
     if types.is_floating(kind) and types.is_floating(wider):
         return bool(kind.bit_width < wider.bit_width)
     if types.is_decimal(kind) and types.is_decimal(wider):
@@ -176,7 +180,7 @@ def _keeps_values(kind: pa.DataType, wider: pa.DataType) -> bool:
 
 @dataclass
 class Reader(CompositeStage[EmptyTask, DocumentBatch]):
-    """Cut files into tasks and read them. The base of every reader; its arguments are theirs.
+    """Cut files into tasks and read them. The base of every reader; all readers take these arguments.
 
     Args:
         file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.jsonl"``, or any fsspec
@@ -189,17 +193,19 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         storage_options: For the fsspec file system.
         on_error: ``"raise"`` stops at what cannot be read, ``"quarantine"`` sets it aside and goes on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
+        max_row_bytes: Largest line or row that is read, as a number or as ``"1GiB"``; a larger one counts as broken.
     """
 
-    file_paths: str | list[str]
+    file_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     files_per_partition: int | None = None
     blocksize: int | str | None = None
     fields: list[str] | None = None
     read_kwargs: dict[str, Any] | None = None
     file_extensions: list[str] | None = None
-    storage_options: dict[str, Any] | None = None
+    storage_options: dict[str, Any] | None = field(default=None, repr=False)
     on_error: str = "raise"
     include_path: str | None = None
+    max_row_bytes: int | str = MAX_ROW_BYTES
 
     extensions: ClassVar[tuple[str, ...]] = ()
     parser_arguments: ClassVar[tuple[str, ...]] = ()
@@ -207,12 +213,14 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
+        self.file_paths = path_list(owner, "file_paths", self.file_paths)
         check_choice(owner, "on_error", self.on_error, ON_ERROR)
         check_names(owner, "fields", self.fields)
-        known = {*self.parser_arguments, *_ASKS_FOR_WHAT_IS, "storage_options"}
+        known = {*self.parser_arguments, *_ALWAYS_SO, "storage_options"}
         check_arguments(owner, "read_kwargs", self.read_kwargs, sorted(known))
         if self.fields and self.include_path in self.fields:
-            raise PlanError(f"{owner}: include_path={self.include_path!r} is also in fields; give it another name")
+            raise PlanError(f"{owner}: include_path={self.include_path!r} is also in fields; choose another name")
+        byte_size(self.max_row_bytes)
         self._partitioning()
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
@@ -259,7 +267,7 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         try:
             file = next(self._partitioning().files())
             return file.path, self.peek(file)
-        except Exception:  # noqa: BLE001 - only a look ahead: what is wrong with the file is said when it is read
+        except Exception:  # noqa: BLE001 - only a look ahead: the run reports what is wrong with the file
             return "", None
 
     def _partitioning(self) -> FilePartitioningStage:
@@ -276,13 +284,14 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         return self.storage_options or (self.read_kwargs or {}).get("storage_options") or {}
 
     def _stage_settings(self) -> dict[str, Any]:
-        """The arguments every reading stage is given."""
+        """The arguments that every reading stage takes."""
         return {
             "fields": self.fields,
             "include_path": self.include_path,
             "on_error": self.on_error,
             "block_bytes": byte_size(self.blocksize) if self.blocksize is not None else DEFAULT_BLOCK_BYTES,
             "storage_options": self._options(),
+            "max_row_bytes": byte_size(self.max_row_bytes),
         }
 
     def _parser_settings(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Output in files of about equal size: tasks write pieces, consecutive pieces are put together into shards.
+"""Output in files of about equal size: tasks write pieces, consecutive pieces are merged into shards.
 
-The size of what a task leaves over is only known afterwards, so the shards are made in two steps. Their names and
-their bytes depend on the input alone, not on which worker wrote what when.
+How much a task writes is only known afterwards, so the shards are made in two steps. Their names and their bytes depend
+on the input alone, not on the order in which workers finish.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import pyarrow as pa
 from tamis.errors import PlanError
 from tamis.stages.base import ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Publish
-from tamis.stages.io.destination import Destination
 from tamis.stages.io.encoders import Encoder
-from tamis.stages.io.paths import join, open_read, publish
+from tamis.stages.io.one_schema import unified
+from tamis.stages.io.paths import join, open_read
 from tamis.stages.io.sink import FileSink
 from tamis.stages.io.writers import chosen_columns, partitions
+from tamis.stages.scratch import place_file
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
+from tamis.tasks.storage import format_order
 
 __all__ = ["MergeShards", "WritePieces"]
 
@@ -37,7 +39,7 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
         shard_bytes: Size of a shard, in bytes.
         fields: Columns to write; all of them when not given.
         partition_by: A column whose values are kept apart.
-        label: Tells the pieces of several writers apart.
+        label: Part of the directory's name, different for each writer.
     """
 
     encoder: Encoder
@@ -49,7 +51,7 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
     releases_gil: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._scratch: Destination | None = None
+        self._directory = ""
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [*(self.fields or ()), *([self.partition_by] if self.partition_by else ())]
@@ -60,34 +62,29 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         if worker_metadata is None or not worker_metadata.scratch:
             raise PlanError(f"{self.name}: shard_bytes needs a run directory for the pieces")
-        directory = join(worker_metadata.scratch, f"{self.name}-{self.label}")
-        self._scratch = Destination(directory, "{order}-{task_id}", f".{self.encoder.extension}")
+        self._directory = join(worker_metadata.scratch, f"{self.name}-{self.label}".replace("/", "_"))
 
     def process(self, task: DocumentBatch) -> Iterator[FileGroup]:
-        if self._scratch is None:
+        if not self._directory:
             raise RuntimeError(f"{self.name}: setup() was not called")
         columns = chosen_columns(task, self.fields, self.partition_by)
-        stem = self._scratch.name_for(task).removesuffix(self._scratch.ending)
         number = 0
         for directory, rows in partitions(task, self.partition_by):
             for part, encoded, header in self._pieces(columns if rows is None else columns.take(rows)):
-                name = f"{stem}.{number}{self._scratch.ending}"
-                finished = self._scratch.write(
-                    f"{directory}/{name}" if directory else name,
-                    part.num_rows,
-                    functools.partial(_dump, encoded),
-                )
-                publish(finished)
+                name = f"{format_order(task.order)}-{task.task_id}.{number}.{self.encoder.extension}"
+                piece = join(self._directory, name)
+                place_file(piece, encoded)  # a task that is run again writes the same bytes under the same name
                 number += 1
                 yield FileGroup(
-                    [finished.final],
+                    [piece],
                     dataset_name=task.dataset_name,
-                    slices=(FileSlice(finished.final, size=finished.nbytes),),
+                    slices=(FileSlice(piece, size=len(encoded)),),
                     reader_config={
                         "rows": part.num_rows,
                         "directory": directory,
                         "header_bytes": header,
                         "shape": self.encoder.shape(part),
+                        "schema": self.encoder.schema(part),
                     },
                     _metadata=dict(task._metadata),
                 )
@@ -109,10 +106,10 @@ class WritePieces(ProcessingStage[DocumentBatch, FileGroup]):
 
 @dataclass
 class MergeShards(FileSink[FileGroup]):
-    """Put consecutive pieces together into shards.
+    """Merge consecutive pieces into shards.
 
     The pieces come in the order of the input, as many at once as make about :attr:`batch_bytes`. A shard is named
-    after its first piece. The pieces are left where they are: whether the task is recorded is not known here.
+    after its first piece. The pieces are not removed: whether the task will be recorded is not known here.
 
     Args:
         destination: The directory and the names in it.
@@ -126,7 +123,7 @@ class MergeShards(FileSink[FileGroup]):
 
     @property
     def batch_bytes(self) -> int:  # type: ignore[override]  # it follows from another parameter
-        """How much input a call of :meth:`process_batch` is to be given, in bytes."""
+        """How much input one call of :meth:`process_batch` gets, in bytes."""
         return self.shard_bytes
 
     def process(self, task: FileGroup) -> Iterator[Publish | FileGroup]:
@@ -135,12 +132,15 @@ class MergeShards(FileSink[FileGroup]):
     def process_batch(self, tasks: list[FileGroup]) -> Iterator[Publish | FileGroup]:
         for pieces in self._shards(tasks):
             first = pieces[0]
-            name = self.destination.name_for(first)
+            name = self.name_for(first)
             directory = first.reader_config["directory"]
-            finished = self.destination.write(
+            schemas = [(p.reader_config["schema"], p.data[0]) for p in pieces if p.reader_config["schema"] is not None]
+            schema = unified(schemas) if schemas else None
+            finished = self.write(
                 f"{directory}/{name}" if directory else name,
                 sum(piece.reader_config["rows"] for piece in pieces),
-                functools.partial(self._join, pieces),
+                functools.partial(self._join, pieces, schema),
+                schema,
             )
             yield finished
             yield FileGroup(
@@ -151,7 +151,7 @@ class MergeShards(FileSink[FileGroup]):
             )
 
     def _shards(self, tasks: list[FileGroup]) -> Iterator[list[FileGroup]]:
-        """Pieces that make a shard: of the same directory and shape, consecutive, together not too large."""
+        """Pieces that make a shard: of the same directory and shape, consecutive, and together not too large."""
         open_shards: dict[tuple[str, str], list[FileGroup]] = {}
         for task in tasks:
             key = (task.reader_config["directory"], task.reader_config["shape"])
@@ -162,8 +162,8 @@ class MergeShards(FileSink[FileGroup]):
             pieces.append(task)
         yield from open_shards.values()
 
-    def _join(self, pieces: list[FileGroup], sink: BinaryIO) -> None:
-        self.encoder.join(_opened(pieces), sink)
+    def _join(self, pieces: list[FileGroup], schema: pa.Schema | None, sink: BinaryIO) -> None:
+        self.encoder.join(_opened(pieces), sink, schema)
 
 
 def _opened(pieces: list[FileGroup]) -> Iterator[tuple[BinaryIO, int]]:
@@ -171,7 +171,3 @@ def _opened(pieces: list[FileGroup]) -> Iterator[tuple[BinaryIO, int]]:
     for piece in pieces:
         with open_read(piece.slices[0].path) as handle:
             yield handle, piece.reader_config["header_bytes"]
-
-
-def _dump(data: memoryview, sink: BinaryIO) -> None:
-    sink.write(data)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar
 
 from tamis.stages.base import ProcessingStage
+from tamis.stages.emit import Publish
 from tamis.stages.io.destination import Destination
 from tamis.stages.io.encoders import Encoder
 from tamis.tasks import FileGroup, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["FileSink"]
 
@@ -17,15 +22,19 @@ X = TypeVar("X", bound=Task[Any])
 
 @dataclass
 class FileSink(ProcessingStage[X, FileGroup]):
-    """A stage that writes files: what the driver does with its directory before and after a run.
+    """A stage that writes files into an output directory.
 
     Args:
         destination: The directory and the names in it.
         encoder: The format.
+
+    Attributes:
+        run_id: The id of the run that the stage writes for. The driver sets it before the run starts.
     """
 
     destination: Destination
     encoder: Encoder
+    run_id: str = field(default="", init=False, repr=False)
 
     releases_gil: ClassVar[bool] = True
     is_sink_stage: ClassVar[bool] = True
@@ -33,14 +42,12 @@ class FileSink(ProcessingStage[X, FileGroup]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
-    def prepare(self) -> None:
-        """Get the directory ready. Called once by the driver before a run starts, not when one goes on."""
-        self.destination.prepare()
+    def name_for(self, task: Task[Any]) -> str:
+        """The name of the file for a task; with ``mode="append"`` another one in every run."""
+        return self.destination.name_for(task, self.run_id if self.destination.mode == "append" else "")
 
-    def finish(self) -> None:
-        """Clean up after a run that came to its end. Called once by the driver."""
-        self.destination.sweep()
-
-    def leftovers(self, before: float) -> list[str]:
-        """Files of an earlier run between those of this one, which began at the given time (seconds since 1970)."""
-        return self.destination.leftovers(before)
+    def write(
+        self, relative: str, rows: int, fill: Callable[[BinaryIO], object], schema: pa.Schema | None = None
+    ) -> Publish:
+        """Write a file under a temporary name, ready to be published."""
+        return self.destination.write(relative, rows, fill, self.run_id, schema)

@@ -16,7 +16,8 @@ from tamis.errors import DataError, PlanError
 from tamis.kernels.lines import line_starts
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.arguments import check_choice
-from tamis.stages.io.blocks import BOM, QUARANTINE_HINT, LineNumbers, Part, byte_stream, line_parts
+from tamis.stages.io.blocks import QUARANTINE_HINT, LineNumbers, Part, line_parts, too_long
+from tamis.stages.io.byte_streams import BOM, byte_stream
 from tamis.stages.io.positions import all_line_starts, names_in_part
 from tamis.stages.io.readers import Reader, TableReaderStage
 from tamis.tasks import FileSlice
@@ -81,17 +82,29 @@ class TextReaderStage(TableReaderStage):
     def _parts(self, file: FileSlice) -> Iterator[Part | BadRows]:
         """Whole units, as many as make about a block."""
         if self.unit == "line":
-            yield from line_parts(file, self.block_bytes, self.storage_options, self.on_error)
+            yield from self._line_parts(file)
         elif self.unit == "file":
-            data = b"".join(byte_stream(file, self.storage_options))
+            data = self._whole(file)
             bare = data.removeprefix(BOM)
             yield Part(file.path, len(data) - len(bare), bare, 1)
         else:
             yield from self._paragraph_parts(file)
 
+    def _line_parts(self, file: FileSlice) -> Iterator[Part | BadRows]:
+        return line_parts(file, self.block_bytes, self.storage_options, self.on_error, self.max_row_bytes)
+
+    def _whole(self, file: FileSlice) -> bytes:
+        pieces, held = [], 0
+        for piece in byte_stream(file, self.storage_options):
+            pieces.append(piece)
+            held += len(piece)
+            if held > self.max_row_bytes:
+                raise too_long("text of this file", self.max_row_bytes, file.path)
+        return b"".join(pieces)
+
     def _paragraph_parts(self, file: FileSlice) -> Iterator[Part | BadRows]:
         rest = Part(file.path, 0, b"", 1)
-        for part in line_parts(file, self.block_bytes, self.storage_options, self.on_error):
+        for part in self._line_parts(file):
             if isinstance(part, BadRows):
                 yield part
                 continue
@@ -103,6 +116,8 @@ class TextReaderStage(TableReaderStage):
             if ends > 2:
                 yield Part(file.path, rest.byte, rest.data[:ends], rest.line)
                 rest = Part(file.path, rest.byte + ends, rest.data[ends:])
+            if len(rest.data) > self.max_row_bytes:
+                raise too_long("paragraph", self.max_row_bytes, file.path, line=rest.line, byte=rest.byte)
         if rest.data:
             yield rest
 
@@ -120,7 +135,7 @@ class TextReaderStage(TableReaderStage):
         return paragraphs.filter(pc.greater(pc.binary_length(paragraphs), 0))
 
     def _split_slowly(self, part: Part) -> tuple[pa.Array, NDArray[np.int64], BadRows]:
-        """Unit by unit, where one of them is no valid UTF-8."""
+        """Unit by unit, where one of them is not valid UTF-8."""
         good: list[bytes] = []
         starts: list[int] = []
         bad: list[BadRow] = []
@@ -177,8 +192,9 @@ class TextReader(Reader):
         read_kwargs: Not used.
         file_extensions: Endings to look for in directories; ``.txt`` and ``.md`` by default.
         storage_options: For the fsspec file system.
-        on_error: ``"raise"`` stops at text that is no valid UTF-8, ``"quarantine"`` sets it aside and goes on.
+        on_error: ``"raise"`` stops at text that is not valid UTF-8, ``"quarantine"`` sets it aside and goes on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
+        max_row_bytes: Largest line, paragraph or file that is read, as a number or as ``"1GiB"``.
         unit: What a row is: ``"file"``, ``"line"`` or ``"paragraph"``.
         text_field: Name of the column.
 

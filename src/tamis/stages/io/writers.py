@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -18,12 +19,12 @@ from tamis.stages.emit import Publish
 from tamis.stages.io.arguments import check_arguments, check_names
 from tamis.stages.io.destination import Destination, partition_directory
 from tamis.stages.io.encoders import CsvEncoder, Encoder, JsonlEncoder, ParquetEncoder, TextEncoder
-from tamis.stages.io.paths import absolute, publish
+from tamis.stages.io.paths import absolute, path_text
 from tamis.stages.io.sink import FileSink
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
 from tamis.tasks.base import digest
 
-__all__ = ["CsvWriter", "JsonlWriter", "ParquetWriter", "TextWriter", "Writer", "WriterStage", "publish"]
+__all__ = ["CsvWriter", "JsonlWriter", "ParquetWriter", "TextWriter", "Writer", "WriterStage"]
 
 
 def chosen_columns(task: DocumentBatch, fields: list[str] | None, partition_by: str | None) -> pa.Table:
@@ -48,7 +49,7 @@ def partitions(task: DocumentBatch, column: str | None) -> Iterator[tuple[str, p
     try:
         codes = values_of_rows.cast(pa.large_string()).combine_chunks().dictionary_encode("encode")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-        raise DataError(f"partition_by={column!r}: {values_of_rows.type} values name no directory") from e
+        raise DataError(f"partition_by={column!r}: {values_of_rows.type} values cannot be names of directories") from e
     codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
     values = codes.dictionary.to_pylist()
     of_row = numpy_array(codes.indices)
@@ -62,15 +63,16 @@ def partitions(task: DocumentBatch, column: str | None) -> Iterator[tuple[str, p
 class WriterStage(FileSink[DocumentBatch]):
     """Write one file per task, or one per value of a column.
 
-    A file is written under a temporary name and announced with a :class:`Publish`; whoever runs the stage renames it
-    with :func:`publish` once the task is recorded. Batches without rows write nothing.
+    A file is written under a temporary name and announced with a :class:`Publish`; the driver gives it its final name
+    once the task is recorded. Batches without rows write nothing.
 
     Args:
         destination: The directory and the names in it.
         encoder: The format.
         fields: Columns to write; all of them when not given.
-        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
+        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
 
+    >>> from tamis.runs.publication import publish
     >>> stage = WriterStage(Destination("memory://written", ending=".jsonl"), JsonlEncoder())
     >>> finished, group = stage.process(DocumentBatch({"text": ["a"]}, order=(3,)))
     >>> publish(finished)
@@ -86,14 +88,15 @@ class WriterStage(FileSink[DocumentBatch]):
 
     def process(self, task: DocumentBatch) -> Iterator[Publish | FileGroup]:
         columns = chosen_columns(task, self.fields, self.partition_by)
-        name = self.destination.name_for(task)
+        name = self.name_for(task)
         slices = []
         for directory, rows in partitions(task, self.partition_by):
             part = columns if rows is None else columns.take(rows)
-            finished = self.destination.write(
+            finished = self.write(
                 f"{directory}/{name}" if directory else name,
                 part.num_rows,
                 functools.partial(self.encoder.write, part),
+                self.encoder.schema(part),
             )
             slices.append(FileSlice(finished.final, size=finished.nbytes))
             yield finished
@@ -108,35 +111,37 @@ class WriterStage(FileSink[DocumentBatch]):
 
 @dataclass
 class Writer(CompositeStage[DocumentBatch, FileGroup]):
-    """Write batches into a directory. The base of every writer; its arguments are theirs.
+    """Write batches into a directory. The base of every writer; all writers take these arguments.
 
     Args:
         path: The directory, or any fsspec address.
         fields: Columns to write; all of them when not given.
-        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
-            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
+            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
+            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
+            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         file_extension: Ending of the files; that of the format when not given.
-        compression: See each writer.
+        compression: What the format allows; see each writer.
         compression_level: A fast one when not given.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
-        shard_bytes: Put the output together into files of about this size, in the order of the input, as a number or
-            as ``"512MB"``; a file per task when not given.
+        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
+        shard_bytes: Merge the output into files of about this size, in the order of the input, as a number or as
+            ``"512MB"``; a file per task when not given.
         storage_options: For the fsspec file system.
         write_kwargs: Further arguments for the format.
     """
 
-    path: str
+    path: str | os.PathLike[str]
     fields: list[str] | None = None
-    mode: str = "ignore"
+    mode: str = "error"
     file_extension: str | None = None
     compression: str | None = None
     compression_level: int | None = None
     filename: str = "part-{order}"
     partition_by: str | None = None
     shard_bytes: int | str | None = None
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     write_kwargs: dict[str, Any] = field(default_factory=dict)
 
     releases_gil: ClassVar[bool] = True
@@ -146,6 +151,7 @@ class Writer(CompositeStage[DocumentBatch, FileGroup]):
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
+        self.path = path_text(self.path)
         check_names(owner, "fields", self.fields)
         if self.format_arguments is not None:
             check_arguments(owner, "write_kwargs", self.write_kwargs, ("storage_options", *self.format_arguments))
@@ -181,23 +187,25 @@ class Writer(CompositeStage[DocumentBatch, FileGroup]):
 class JsonlWriter(Writer):
     """Write JSON lines: one object per line, in UTF-8.
 
-    Floats that JSON has no word for (NaN, infinite) become null; dates and times become ISO 8601 text, decimals text.
+    Floats that JSON cannot express (NaN, infinite) become null; dates and times become ISO 8601 text, decimals text.
     Columns of bytes are refused.
 
     Args:
         path: The directory, or any fsspec address.
         fields: Columns to write; all of them when not given.
-        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
-            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
+            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
+            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
+            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         file_extension: Ending of the files, ``"jsonl"`` when not given.
         compression: ``None``, ``"gz"`` or ``"zst"``.
         compression_level: 4 for gzip and 1 for zstd when not given.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
-        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
+        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
         storage_options: For the fsspec file system.
-        write_kwargs: Only there for scripts written for NeMo Curator; ``storage_options`` in it is used.
+        write_kwargs: For scripts written for NeMo Curator; only ``storage_options`` in it is used.
 
     >>> JsonlWriter("memory://out", fields=["text"], compression="zst").decompose()[0].name
     'JsonlWriter'
@@ -209,7 +217,7 @@ class JsonlWriter(Writer):
         asked = {**_JSONL_IS, **self.write_kwargs}
         for name, value in _JSONL_IS.items():
             if asked[name] not in (value, None):
-                raise PlanError(f"JsonlWriter(write_kwargs={{{name!r}: {asked[name]!r}}}): it is always {value!r}")
+                raise PlanError(f"JsonlWriter(write_kwargs={{{name!r}: {asked[name]!r}}}): always {value!r} here")
         super().__post_init__()
 
     def encoder(self) -> JsonlEncoder:
@@ -217,25 +225,31 @@ class JsonlWriter(Writer):
 
 
 _JSONL_IS = {"lines": True, "orient": "records", "force_ascii": False, "index": False}
-"""Arguments of pandas' writer that scripts written for NeMo Curator pass, and what they are here."""
+"""Arguments of pandas' writer that scripts written for NeMo Curator pass, and their only possible values here."""
 
 
 @dataclass
 class ParquetWriter(Writer):
-    """Write Parquet files.
+    """Write Parquet files. All files of an output have one schema.
+
+    Types that differ between batches (null here and text there) are unified when the run is done; where that is not
+    possible, the run stops with an error that names the column. A struct without fields, JSON's ``{}``, is written
+    with one field of nulls, ``__empty__``, because Parquet has no other way to hold it.
 
     Args:
         path: The directory, or any fsspec address.
         fields: Columns to write; all of them when not given.
-        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
-            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
+            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
+            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
+            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         file_extension: Ending of the files, ``"parquet"`` when not given.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``None``.
         compression_level: Arrow's default when not given.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
-        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
+        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
         storage_options: For the fsspec file system.
         write_kwargs: Further arguments of ``pyarrow.parquet.ParquetWriter``, and ``row_group_size`` in rows.
 
@@ -260,17 +274,19 @@ class CsvWriter(Writer):
     Args:
         path: The directory, or any fsspec address.
         fields: Columns to write; all of them when not given.
-        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
-            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
+            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
+            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
+            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         file_extension: Ending of the files, ``"csv"`` when not given.
         compression: ``None``, ``"gz"`` or ``"zst"``.
         compression_level: 4 for gzip and 1 for zstd when not given.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column for each value of which there is a directory ``column=value``. It stays in the files.
-        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
+        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
         storage_options: For the fsspec file system.
-        write_kwargs: Not used, but for ``storage_options``.
+        write_kwargs: Only ``storage_options`` in it is used.
         delimiter: The character between values.
 
     >>> CsvWriter("memory://out", delimiter="\\t").encoder().delimiter
@@ -285,24 +301,26 @@ class CsvWriter(Writer):
 
 @dataclass
 class TextWriter(Writer):
-    """Write the text of each row, with a separator behind it.
+    """Write the text of each row, followed by a separator.
 
     Args:
         path: The directory, or any fsspec address.
         fields: Not used: only the text is written.
-        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
-            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
+            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
+            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
+            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         file_extension: Ending of the files, ``"txt"`` when not given.
         compression: ``None``, ``"gz"`` or ``"zst"``.
         compression_level: 4 for gzip and 1 for zstd when not given.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column for each value of which there is a directory ``column=value``.
-        shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
+        partition_by: A column; each of its values has a directory ``column=value``.
+        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
         storage_options: For the fsspec file system.
-        write_kwargs: Not used, but for ``storage_options``.
+        write_kwargs: Only ``storage_options`` in it is used.
         text_field: The column with the text.
-        separator: What follows each text. Texts that contain it cannot be told apart afterwards.
+        separator: The text after each row. Rows that contain it cannot be told apart afterwards.
 
     >>> TextWriter("memory://out", separator="\\n\\n").encoder().separator
     '\\n\\n'

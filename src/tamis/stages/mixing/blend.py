@@ -21,11 +21,12 @@ class Blend(CompositeStage[DocumentBatch, DocumentBatch]):
     """Mix sources so that each has a given share of the output, by rows, bytes or any other size.
 
     The rows of a source that is too large are sampled; those of one that is too small are repeated: all of them as
-    often as they fit, and a sample once more. Rows stay in their order, the copies of a batch behind it; put a
-    :class:`~tamis.stages.mixing.GlobalShuffle` behind this stage to mix them. Sizes are known once everything was
-    seen: the rows are set down in the run directory meanwhile, not held in memory.
+    often as they fit, and a sample once more. Rows stay in their order, the copies of a batch after it; put a
+    :class:`~tamis.stages.mixing.GlobalShuffle` after this stage to mix them. Sizes are known once all rows were read:
+    they are written to the run directory meanwhile, not held in memory.
 
-    What is chosen follows from the seed and from what the rows are, so it is the same for any number of workers.
+    What is chosen follows from the seed and from what identifies the rows, so it is the same for any number of workers
+    and however the input is cut into batches.
 
     Args:
         weights: The share of each source, by its name. They need not add up to 1. Rows of other sources are left out.
@@ -39,8 +40,8 @@ class Blend(CompositeStage[DocumentBatch, DocumentBatch]):
             "Scaling Data-Constrained Language Models", 2023, found up to four passes to be nearly as good as new data.
             No limit when not given.
         seed: Another seed chooses other rows.
-        id_fields: Columns that tell rows apart, such as ``["id"]``: then the choice does not depend on how the input is
-            cut into batches. When not given, a row is its place in the input.
+        id_fields: Columns that identify rows, such as ``["id"]``. When not given, the name of a row identifies it: its
+            file, without the directory, and its position there.
         repeat_field: A column that gets the number of each copy of a row, from 0; none when not given.
 
     >>> from tamis.testing import run_stage

@@ -1,15 +1,14 @@
 """Take a wanted amount of each group of rows: those with the smallest keys, and all of them again if it is more.
 
-How much there is of a group is known only when everything was seen. So the rows are set down on disk, with a random
-key and a size for each; once all are there, one task finds the largest key to take of each group; then the rows are
-taken up again in their old order and their old tasks. What is in memory at once does not grow with the number of rows,
-only with that of groups.
+How much there is of a group is known only when everything was seen. So the rows are written to the run's scratch
+location, with a random key and a size for each; once all are there, one task finds the largest key to take of each
+group; then the rows are read again in their old order and their old tasks. What is in memory at once does not grow with
+the number of rows, only with the number of groups.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,10 +23,12 @@ from tamis.errors import DataError, PlanError
 from tamis.stages.base import ProcessingStage, WorkerMetadata
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.emit import Drop, Publish
+from tamis.stages.io.paths import base_name, join
 from tamis.stages.mixing.row_keys import row_keys
-from tamis.stages.spill import ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
+from tamis.stages.scratch import load_task, read_file, write_file
+from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
 from tamis.tasks import DocumentBatch, FileGroup
-from tamis.tasks.storage import format_order, read_task, temporary_beside
+from tamis.tasks.storage import format_order
 
 __all__ = ["Quota", "take_quotas"]
 
@@ -107,17 +108,17 @@ def take_quotas(name: str, quota: Quota, repeat_field: str | None = None) -> lis
     """
     folder = folder_for(name)
     return [
-        SetDown(folder, quota).with_(name=f"{name} (measure)"),
-        AllKeys(folder).with_(name=f"{name} (all measured)"),
+        MeasureRows(folder, quota).with_(name=f"{name} (measure)"),
+        AllMeasured(folder).with_(name=f"{name} (all measured)"),
         Decide(folder, quota).with_(name=f"{name} (decide)"),
-        SetDownRows(folder).with_(name=f"{name} (rows)"),
-        TakeUp(folder, quota, repeat_field).with_(name=name),
+        MeasuredRows(folder).with_(name=f"{name} (rows)"),
+        TakeRows(folder, quota, repeat_field).with_(name=name),
     ]
 
 
 @dataclass(repr=False)
-class SetDown(ScratchStage[DocumentBatch, FileGroup]):
-    """Set the rows down, and beside them their keys, groups and sizes."""
+class MeasureRows(ScratchStage[DocumentBatch, FileGroup]):
+    """Write the rows to a file, and to another one their keys, groups and sizes."""
 
     quota: Quota
 
@@ -125,20 +126,20 @@ class SetDown(ScratchStage[DocumentBatch, FileGroup]):
         return ["data"], self.quota.columns()
 
     def process(self, task: DocumentBatch) -> Iterator[Publish]:
-        yield spill(task, os.path.join(self._directory, "rows"))
+        yield spill(task, join(self._directory, "rows"))
         quota = self.quota
         keys = row_keys(task, quota.id_fields, quota.seed, quota.purpose)
         table = pa.table({"key": keys, "group": quota.groups(task.data), "size": quota.sizes(task.data)})
-        yield _write(table, os.path.join(self._directory, "keys", f"{format_order(task.order)}.task"))
+        yield _write(table, join(self._directory, "keys", format_order(task.order) + SUFFIX))
 
 
-class AllKeys(ScratchSource[FileGroup]):
+class AllMeasured(ScratchSource[FileGroup]):
     """One task, once all rows are measured."""
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
-        files = spilled_files(os.path.join(scratch, self.folder, "keys"))
+        files = [path for path, _, _ in spilled_files(join(scratch, self.folder, "keys"))]
         if files:
-            yield FileGroup([os.path.dirname(files[0][0])])
+            yield FileGroup(files)
 
 
 @dataclass(repr=False)
@@ -148,7 +149,7 @@ class Decide(ScratchStage[FileGroup, FileGroup]):
     quota: Quota
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        files = [path for path, _ in spilled_files(os.path.join(self._directory, "keys"))]
+        files = task.data
         totals = _totals(files)
         groups = sorted(totals, key=lambda group: (group is None, group or ""))
         wanted = self.quota.wanted({group: totals[group] for group in groups})
@@ -157,14 +158,14 @@ class Decide(ScratchStage[FileGroup, FileGroup]):
         names = pa.array(groups, pa.large_string())
         last = _last_taken(files, names, amount % size)
         decision = pa.table({"group": names, "copies": amount // size, **last})
-        yield _write(decision, os.path.join(self._directory, _DECISION))
+        yield _write(decision, join(self._directory, _DECISION))
 
 
 def _totals(files: list[str]) -> dict[Group, int]:
     """The size of each group."""
     totals: dict[Group, int] = {}
     for path in files:
-        frame = pl.from_arrow(_mapped(path))
+        frame = pl.from_arrow(_read(path))
         assert isinstance(frame, pl.DataFrame)
         for group, size in frame.group_by("group").agg(pl.col("size").sum()).iter_rows():
             totals[group] = totals.get(group, 0) + size
@@ -207,23 +208,21 @@ def _cells(keys: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
 
 def _columns(path: str, names: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
     """Keys, numbers of groups and sizes of one file."""
-    table = _mapped(path)
+    table = _read(path)
     groups = pc.index_in(table.column("group"), value_set=names).to_numpy().astype(np.int64)
     return table.column("key").to_numpy(), groups, table.column("size").to_numpy()
 
 
-class SetDownRows(ScratchSource[FileGroup]):
-    """The rows that were set down, in the order of the input."""
+class MeasuredRows(ScratchSource[FileGroup]):
+    """The files of rows, in the order of the input."""
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
-        for number, task in enumerate(spilled_tasks(os.path.join(scratch, self.folder, "rows"))):
-            task.reader_config = {"file": number}
-            yield task
+        yield from spilled_tasks(join(scratch, self.folder, "rows"))
 
 
 @dataclass(repr=False)
-class TakeUp(ScratchStage[FileGroup, DocumentBatch]):
-    """Take the rows up again, each as often as it is wanted."""
+class TakeRows(ScratchStage[FileGroup, DocumentBatch]):
+    """Read the rows again, and pass each on as often as it is wanted."""
 
     quota: Quota
     repeat_field: str | None = None
@@ -240,22 +239,21 @@ class TakeUp(ScratchStage[FileGroup, DocumentBatch]):
         return [] if self.repeat_field is None else [self.repeat_field]
 
     def process(self, task: FileGroup) -> Iterator[Drop | DocumentBatch]:
-        batch = read_task(task.data[0])
+        batch = load_task(task.data[0])
         assert isinstance(batch, DocumentBatch)
         keys, groups, sizes = self._keys(task)
         copies = self._copies(int(task.reader_config["file"]), keys, groups)
         yield from self._dropped(batch, groups, copies == 0)
         for number in range(int(copies.max(initial=0))):
-            taken = copies > number
-            table = batch.data if taken.all() else batch.data.filter(pa.array(taken))
-            yield batch.with_table(self._numbered(table, number))
+            taken = batch.select(np.flatnonzero(copies > number))
+            yield taken if self.repeat_field is None else taken.with_column(*self._numbered(taken, number))
         self._count(groups, copies, sizes)
 
     def _keys(self, task: FileGroup) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
         if self._decision is None:
-            self._decision = _mapped(os.path.join(self._directory, _DECISION))
+            self._decision = _read(join(self._directory, _DECISION))
         names = self._decision.column("group").combine_chunks()
-        return _columns(os.path.join(self._directory, "keys", os.path.basename(task.data[0])), names)
+        return _columns(join(self._directory, "keys", base_name(task.data[0])), names)
 
     def _copies(self, file: int, keys: NDArray[np.uint64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often to take each row of a file."""
@@ -281,14 +279,14 @@ class TakeUp(ScratchStage[FileGroup, DocumentBatch]):
         names: list[Group] = self._decision.column("group").take(pa.array(groups)).to_pylist()
         return names
 
-    def _numbered(self, table: pa.Table, number: int) -> pa.Table:
-        if self.repeat_field is None:
-            return table
-        if self.repeat_field in table.column_names:
+    def _numbered(self, batch: DocumentBatch, number: int) -> tuple[str, pa.Array]:
+        """The column with the number of a copy."""
+        assert self.repeat_field is not None
+        if self.repeat_field in batch.get_columns():
             raise PlanError(
                 f"{self.name}: the rows have a column {self.repeat_field!r} already; give another repeat_field"
             )
-        return table.append_column(self.repeat_field, pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
+        return self.repeat_field, pa.repeat(pa.scalar(number, pa.int32()), batch.num_items)
 
     def _count(self, groups: NDArray[np.int64], copies: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         if not self.quota.counts_groups:
@@ -302,11 +300,12 @@ class TakeUp(ScratchStage[FileGroup, DocumentBatch]):
 
 
 def _write(table: pa.Table, final: str) -> Publish:
-    with temporary_beside(final) as temporary, pa.ipc.new_file(temporary, table.schema) as writer:
-        writer.write_table(table)
-    return Publish(temporary, final, table.num_rows, os.path.getsize(temporary))
+    def fill(sink: pa.NativeFile) -> None:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+
+    return write_file(final, table.num_rows, fill)
 
 
-def _mapped(path: str) -> pa.Table:
-    with pa.memory_map(path, "rb") as source, pa.ipc.open_file(source) as reader:
-        return reader.read_all().combine_chunks()
+def _read(path: str) -> pa.Table:
+    return pa.ipc.open_file(read_file(path)).read_all().combine_chunks()

@@ -1,4 +1,4 @@
-"""A random number for each row that follows from what the row is, not from who works on it when."""
+"""A random number for each row that follows from what identifies the row, not from the worker or the time."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_keys(batch: DocumentBatch, id_fields: list[str] | None, seed: int, purpose: str) -> Keys:
-    """A 64-bit number for each row, spread evenly: a hash of the seed and of what the row is.
+    """A 64-bit number for each row, spread evenly: a hash of the seed and of what identifies the row.
 
-    Without ``id_fields`` a row is its name: the file it comes from, without the directory, and its position there. That
+    Without ``id_fields`` that is its name: the file it comes from, without the directory, and its position there. It
     is the same on every executor, for any number of workers, however the input is cut into batches. With them it is
-    the values of these columns, wherever the row lies.
+    the values of these columns, in whatever file the row is.
 
     Args:
         batch: The rows.
-        id_fields: The columns that make a row what it is.
+        id_fields: The columns that identify a row.
         seed: Another seed gives other numbers.
         purpose: What they are for. Numbers for one purpose say nothing about those for another.
 
     >>> batch = DocumentBatch({"id": ["a", "b"]})
-    >>> here, there = row_keys(batch, ["id"], 1, "x"), row_keys(batch.with_table(batch.data.slice(1)), ["id"], 1, "x")
+    >>> here, there = row_keys(batch, ["id"], 1, "x"), row_keys(batch.select([1]), ["id"], 1, "x")
     >>> bool(here[1] == there[0]), bool(here[0] == here[1])
     (True, False)
     """
@@ -65,7 +65,7 @@ def _hash(text: str) -> int:
 
 
 def check_identity(owner: str, id_fields: list[str] | None, seed: int) -> None:
-    """Refuse what is no list of columns, and a seed that is no whole number."""
+    """Refuse what is not a list of columns, and a seed that is not an integer."""
     check_names(owner, "id_fields", id_fields)
     if not isinstance(seed, int):
         raise TypeError(f"{owner}(seed={seed!r}): must be a whole number")

@@ -23,19 +23,20 @@ _REASON = "not sampled"
 class Sample(CompositeStage[DocumentBatch, DocumentBatch]):
     """Keep a share of the rows, or a number of them, chosen at random. They stay in their order.
 
-    What is kept follows from the seed and from what the rows are, so it is the same for any number of workers. Without
-    ``id_fields`` it depends on how the input is cut into batches; with them it does not.
+    What is kept follows from the seed and from what identifies the rows, so it is the same for any number of workers
+    and however the input is cut into batches.
 
-    A share without ``by`` is decided row by row, while the data streams: about that share is kept. All else is exact,
-    and needs to have seen everything first: the rows are set down in the run directory meanwhile.
+    A share without ``by`` is decided row by row, while the data streams: about that share is kept. Everything else is
+    exact, and all rows must be read first: they are written to the run directory meanwhile.
 
     Args:
         fraction: The share to keep, from 0 to 1.
         rows: How many rows to keep, instead of a share; all of them where there are fewer.
         by: A column: ``fraction`` or ``rows`` are then kept of the rows with each of its values (stratified sampling).
         seed: Another seed chooses other rows. Two samples in one pipeline need two seeds to be independent.
-        id_fields: Columns that tell rows apart, such as ``["id"]``: rows with equal values in them stay or go together
-            where a share is kept row by row. When not given, a row is its place in the input.
+        id_fields: Columns that identify rows, such as ``["id"]``: rows with equal values in them are kept or dropped
+            together where a share is kept row by row. When not given, the name of a row identifies it: its file,
+            without the directory, and its position there.
 
     >>> from tamis.testing import run_stage
     >>> rows = [{"lang": "en", "n": n} for n in range(9)] + [{"lang": "de", "n": 9}]
@@ -54,7 +55,7 @@ class Sample(CompositeStage[DocumentBatch, DocumentBatch]):
     def __post_init__(self) -> None:
         check_identity("Sample", self.id_fields, self.seed)
         if (self.fraction is None) == (self.rows is None):
-            raise PlanError("Sample: give either fraction or rows")
+            raise PlanError("Sample: set either fraction or rows")
         if self.fraction is not None and not 0 <= self.fraction <= 1:
             raise PlanError(f"Sample(fraction={self.fraction}): must be from 0 to 1")
         if self.rows is not None and self.rows < 0:

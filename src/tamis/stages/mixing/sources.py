@@ -92,6 +92,12 @@ class SourceSplits(SourceStage[EmptyTask, FileGroup]):
             listing.check_input()
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
+        yield from self.noting_input(self._tasks(scratch))
+
+    def notes(self) -> list[str]:
+        return [note for listing in self.listings.values() for note in listing.notes()]
+
+    def _tasks(self, scratch: str) -> Iterator[FileGroup]:
         for source, listing in self.listings.items():
             for group in listing.splits(scratch):
                 config = {**group.reader_config, _SOURCE: source}

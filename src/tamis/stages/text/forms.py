@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["TextOperation", "check_operation", "name_of"]
+__all__ = ["TextOperation", "check_operation", "name_of", "well_formed"]
 
 
 class TextOperation:
@@ -78,3 +78,18 @@ def check_operation(operation: Any, kind: type[TextOperation], argument: str) ->
         raise TypeError(f"{argument}: {operation!r} is not a {kind.__name__}")
     if not isinstance(operation, kind) and not callable(operation):
         raise TypeError(f"{argument}: takes a {kind.__name__} or a function, not {operation!r}")
+
+
+def well_formed(text: str) -> str:
+    """A text that UTF-8 can hold: each half of a surrogate pair without the other becomes U+FFFD.
+
+    A column never holds such halves; a text that is given to a row form may.
+
+    >>> well_formed("a \\ud83d b")
+    'a \ufffd b'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from tamis.errors import DataError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.column_values import read_column, text_values
-from tamis.stages.exchange import ShuffleStage, ShuffleWrite
-from tamis.stages.spill import folder_for
+from tamis.stages.exchange import ShuffleStage
 from tamis.tasks import DocumentBatch
 
 __all__ = ["DocumentJoiner", "DocumentSplitter"]
@@ -90,7 +89,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
     a row without document id stays as it is. Documents come in the order of their first segments.
 
     The segments of a document may lie in different batches: they are brought together by a shuffle, so documents come
-    out by partition. Where each document is known to be in one batch (as right behind
+    out by partition. Where each document is known to be in one batch (as right after
     :class:`DocumentSplitter`), ``across_batches=False`` saves the shuffle.
 
     Args:
@@ -125,7 +124,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
 
     def __post_init__(self) -> None:
         if (self.max_length is None) != (self.length_field is None):
-            raise ValueError("DocumentJoiner: give both max_length and length_field, or neither")
+            raise ValueError("DocumentJoiner: set both max_length and length_field, or neither")
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"DocumentJoiner(max_length={self.max_length}): must be at least 1")
         if self.partitions < 1:
@@ -140,7 +139,7 @@ class DocumentJoiner(CompositeStage[DocumentBatch, DocumentBatch]):
         return [_JoinWithin(self).with_(name=self.name)]
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Join the segments of one batch, without a look at others."""
+        """Join the segments of one batch, independently of others."""
         for column in _needed(self):
             read_column(task.data, column, self.name)
         if not task.num_items:
@@ -192,21 +191,8 @@ class _JoinAcross(ShuffleStage):
     def reduce(self, partition: DocumentBatch) -> DocumentBatch:
         return self.joiner.process(partition)
 
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        write, *others = super().decompose()
-        folder = folder_for(self.name)
-        checked = _WriteSegments(folder, self.by, self.partitions, _needed(self.joiner))
-        return [checked.with_(name=write.name), *others]
-
-
-@dataclass(repr=False)
-class _WriteSegments(ShuffleWrite):
-    """The map side, which knows before a run what the reduce side needs."""
-
-    needed: list[str]
-
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], self.needed
+        return ["data"], _needed(self.joiner)
 
 
 def _joined(table: pa.Table, joiner: DocumentJoiner) -> tuple[pa.Table, Positions, Positions]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -324,7 +325,7 @@ class PackedParquetWriter(CompositeStage[DocumentBatch, FileGroup]):
         cache_dir: Where what is downloaded is kept; the hub's own cache when not given.
         hf_token: For models of the hub that ask for one. It is written nowhere: not into recipes, not into reports.
         transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
-        mode: What to do with files that are there before the run: ``"ignore"``, ``"error"`` or ``"overwrite"``.
+        mode: What to do when the directory already holds files, as for :class:`ParquetWriter`.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``None``.
         filename: Template for names, as for :class:`ParquetWriter`.
         shard_bytes: Put the output together into files of about this size, as a number or as ``"512MB"``.
@@ -334,7 +335,7 @@ class PackedParquetWriter(CompositeStage[DocumentBatch, FileGroup]):
     ['Tokenize', 'PackSequences', 'PackedParquetWriter']
     """
 
-    path: str
+    path: str | os.PathLike[str]
     model_identifier: str
     sequence_length: int
     strategy: str = "concat"
@@ -348,16 +349,17 @@ class PackedParquetWriter(CompositeStage[DocumentBatch, FileGroup]):
     cache_dir: str | None = None
     hf_token: str | None = None
     transformers_init_kwargs: dict[str, Any] = field(default_factory=dict)
-    mode: str = "ignore"
+    mode: str = "error"
     compression: str | None = "zstd"
     filename: str = "part-{order}"
     shard_bytes: int | str | None = None
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     name: str = "PackedParquetWriter"
 
     is_sink_stage: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        self.path = os.fspath(self.path)
         self.decompose()
 
     def parameters(self) -> dict[str, Any]:

@@ -225,7 +225,7 @@ class FineWebQuality(_FilterSet):
     in lines that were there before; at most 0.3 newlines to a word.
 
     These are the thresholds of the code that made the data set. The paper says 10 % for repeated lines and does not
-    have the rule on newlines. FineWeb applies this set behind :class:`GopherRepetition`, :class:`GopherQuality` and
+    have the rule on newlines. FineWeb applies this set after :class:`GopherRepetition`, :class:`GopherQuality` and
     :class:`C4Quality` without its rule on end marks: the recipe ``fineweb``.
 
     Args:

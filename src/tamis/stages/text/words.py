@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tamis.errors import MissingExtraError
+from tamis.stages.text.forms import well_formed
 
 __all__ = ["WITHOUT_SPACES", "get_ngrams", "get_paragraphs", "get_sentences", "get_word_splitter"]
 
@@ -120,7 +121,7 @@ def _split_japanese(text: str) -> list[str]:
     words: list[str] = []
     # MeCab takes a NUL for the end of the text, time with the square of the length of such runs, and hundreds of bytes
     # of memory for each byte of the text.
-    for part in text.split("\0"):
+    for part in well_formed(text).split("\0"):
         for number, between in enumerate(_OVERLONG.split(part)):
             words += [between] if number % 2 else itertools.chain.from_iterable(map(_parse, _pieces(between, 300_000)))
     return words

@@ -141,7 +141,7 @@ def test_a_name_of_ones_own_cannot_lead_out_of_the_directory(server: Server, tmp
 
 @pytest.mark.parametrize("url", ["http://[::1/a", "http://a:b/c", "http://a\nb/c"])
 def test_what_is_no_address_is_a_clear_error(url: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no web address"):
+    with pytest.raises(DataError, match="not a web address"):
         downloader(tmp_path).download(url)
 
 

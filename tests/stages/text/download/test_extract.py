@@ -93,6 +93,17 @@ def test_nothing_is_lost_silently(file: Path) -> None:
     assert (stats.rows_in, stats.rows_out, stats.rows_dropped, stats.quarantined) == (4, 2, 1, 1)
 
 
+def test_documents_are_named_after_their_file_and_record(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("one\n# two\nfour\n", encoding="utf-8")
+    files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+    made = list(DocumentIterateExtractStage(Lines(), Shout()).process(FileGroup(files)))
+    assert isinstance(made[0], DocumentBatch)
+    assert isinstance(made[1], Drop)
+    expected = [[f"{file}:{number}" for file in files for number in some] for some in ([0, 2], [1])]
+    assert [batch.names and batch.names.to_texts() for batch in (made[0], made[1].batch)] == expected
+
+
 def test_what_was_read_before_a_file_breaks_goes_on(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\nbroken\nthree\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("four\n", encoding="utf-8")

@@ -133,7 +133,7 @@ class NgramIndex:
         too_short: How many of them have no n-gram, as no text of theirs has so many words: they are never found.
         hashes: The hash of each n-gram, ascending.
         firsts: The number of its first word in ``vocabulary``.
-        vocabulary: All words of the benchmarks, one behind the other.
+        vocabulary: All words of the benchmarks, one after the other.
         bounds, owners: The examples that have each n-gram: ``owners[bounds[i] : bounds[i + 1]]``.
         benchmark_of: The benchmark of each example.
         row_of: The row of each example in its benchmark.
@@ -220,7 +220,7 @@ class NgramIndex:
         found = normalized_words(block)
         hashes, places = _hashes(found, self.n, 0)
         hashes = hashes >> np.uint64(64 - self.hash_bits)
-        # Most n-grams are in no benchmark: a look at a table of a few bits of the hash rules them out.
+        # Most n-grams are in no benchmark: a table of a few bits of the hash rules them out.
         table, bits = self._table()
         likely = np.flatnonzero(table[(hashes >> np.uint64(self.hash_bits - bits)).astype(np.int64)])
         hashes, places = hashes[likely], places[likely]
@@ -240,7 +240,7 @@ class NgramIndex:
             table = np.zeros(2**bits, np.bool_)
             table[(self.hashes >> np.uint64(self.hash_bits - bits)).astype(np.int64)] = True
             cached = table, bits
-            self.__dict__["_looked_up"] = cached  # the class is frozen, and this is no part of what it says
+            self.__dict__["_looked_up"] = cached  # the class is frozen, and this is not part of its value
         return cached
 
     def _equal(self, found: Words, places: Positions, grams: Positions) -> NDArray[np.bool_]:

@@ -154,8 +154,8 @@ class UrlsFilter(MeasuredFilter):
 
     Args:
         max_url_to_text_ratio: The highest share that is kept, 0 to 1.
-        url_regex: What to take for a URL instead, as a Python regular expression. It runs text by text, which is
-            much slower.
+        url_regex: What to take for a URL instead, as a Python regular expression. The whole match counts, also where
+            the expression has groups. It runs text by text, which is much slower.
 
     >>> UrlsFilter().score_document("see http://a.bc for more")
     0.4583333333333333
@@ -183,8 +183,8 @@ class PornographicUrlsFilter(MeasuredFilter):
     Score: 1 where there is one, else 0.
 
     Args:
-        url_regex: What to take for a URL instead, as a Python regular expression. It runs text by text, which is
-            much slower.
+        url_regex: What to take for a URL instead, as a Python regular expression. The whole match counts, also where
+            the expression has groups. It runs text by text, which is much slower.
 
     >>> PornographicUrlsFilter().score_document("see http://a.bc for more")
     0

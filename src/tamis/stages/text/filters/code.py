@@ -25,6 +25,7 @@ from tamis.stages.text.filters.code_extensions import rules_for
 from tamis.stages.text.filters.code_points import alphabetic, count_characters, letters, only
 from tamis.stages.text.filters.comments import LANGUAGES, UnreadableSource, comments_of, python_comments
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.forms import well_formed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +51,7 @@ class PythonCommentToCodeFilter(ThresholdFilter):
     """Drop Python programs with hardly any comments, or with little else.
 
     Score: the characters of comments (with their ``#``) and docstrings / all characters; 0.0 for an empty text and for
-    what is no Python.
+    what is not Python.
 
     Args:
         min_comment_to_code_ratio: The lowest share that is kept, 0 to 1.
@@ -188,7 +189,7 @@ class TokenizerFertilityFilter(ThresholdFilter):
     def score_document(self, text: str) -> float:
         if self._tokenizer is None:
             self.load_tokenizer()
-        tokens = len(self._tokenizer.encode(text))
+        tokens = len(self._tokenizer.encode(well_formed(text)))
         return len(text) / tokens if tokens else -1.0
 
 
@@ -267,7 +268,7 @@ class HTMLBoilerplateFilter(ThresholdFilter):
     """Drop HTML that shows hardly any text.
 
     Score: the characters a reader would see (no tags, no scripts, no style sheets) / all characters; 0.0 if there are
-    fewer than ``min_lang_content_num_chars`` of them, or if it is no HTML that can be read. Needs
+    fewer than ``min_lang_content_num_chars`` of them, or if it cannot be read as HTML. Needs
     ``pip install -e '.[code]'``.
 
     Args:

@@ -1,6 +1,6 @@
 """Which files of which languages to take, and within what limits: the rules of ``PerExtensionFilter``.
 
-The limits are those the BigCode project chose for StarCoder's data, ending by ending, from a look at samples of each
+The limits are those the BigCode project chose for StarCoder's data, ending by ending, by samples of each
 (Li et al., 2023, https://arxiv.org/abs/2305.06161, section 3); NeMo Curator uses the same ones.
 """
 
@@ -25,7 +25,7 @@ _NO_ENDING: Final = "-"
 
 @dataclass(frozen=True)
 class Rule:
-    """What files of one language with one ending must be like. ``None`` is no limit.
+    """What files of one language with one ending must be like. ``None`` means no limit.
 
     Args:
         include: Whether to take such files at all.
@@ -233,7 +233,7 @@ def _split(endings: str) -> list[str]:
 
 
 def _read(path: str) -> dict[str, dict[str, Rule]]:
-    """The rules of a CSV file. A limit that is no number, such as an empty field or a word, is no limit."""
+    """The rules of a CSV file. What is not a number, such as an empty field or a word, means no limit."""
     rules: dict[str, dict[str, Rule]] = {}
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:

@@ -82,7 +82,7 @@ def _count(texts: pa.Array, kind: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _bytes_of(texts: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
-    """The UTF-8 of some texts, one behind the other, and where each begins; the last edge is the end."""
+    """The UTF-8 of some texts, one after the other, and where each begins; the last edge is the end."""
     texts = pc.fill_null(texts, "").cast(pa.large_string())
     _, offsets, data = texts.buffers()
     edges = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset) if len(texts) else np.zeros(1, np.int64)
@@ -93,14 +93,14 @@ def _bytes_of(texts: pa.Array) -> tuple[bytes, NDArray[np.int64]]:
 def _sums(values: NDArray[np.uint8], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """The sum of the values between each edge and the next."""
     sums = np.zeros(len(edges) - 1, np.int64)
-    filled = edges[1:] > edges[:-1]  # reduceat gives an empty part the value behind it, not 0
+    filled = edges[1:] > edges[:-1]  # reduceat gives an empty part the value after it, not 0
     if filled.any():
         sums[filled] = np.add.reduceat(values, edges[:-1][filled], dtype=np.int64)
     return sums
 
 
 def _code_points(raw: NDArray[np.uint8], leads: NDArray[Any]) -> NDArray[np.uint32]:
-    """The code points of the characters that begin at some bytes, which are no ASCII."""
+    """The code points of the characters that begin at some bytes, which are not ASCII."""
     first = raw[leads].astype(np.uint32)
     second, third, fourth = (
         raw.take(leads + step, mode="clip").astype(np.uint32) & 0x3F for step in (1, 2, 3)

@@ -20,7 +20,7 @@ _SHORT_STRING: Final = r'(?:"[^"\n]*")+'
 _SLASHES: Final = r"//(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|(?P<open>/\*)"
 
 _C: Final = re.compile(f"{_SHORT_STRING}|{_SLASHES}", re.DOTALL)
-# A slash that begins no comment takes the character behind it along.
+# A slash that does not begin a comment is skipped together with the character after it.
 _JAVASCRIPT: Final = re.compile(f"{_STRING}|{_CHARACTERS}|{_SLASHES}|/.", re.DOTALL)
 _GO: Final = re.compile(f"{_STRING}|{_CHARACTERS}|{_RAW_STRING}|{_SLASHES}|/.", re.DOTALL)
 _MARKUP: Final = re.compile(rf"{_SHORT_STRING}|<!--(?P<block>.*?)-->|(?P<open><!--)", re.DOTALL)
@@ -29,7 +29,7 @@ _SHELL: Final = re.compile(rf"{_STRING}|{_CHARACTERS}|\\.|\#(?P<line>[^\n]*)", r
 
 
 class UnreadableSource(ValueError):
-    """A source file that is no valid program, so that its comments cannot be told from the rest."""
+    """A source file that is not a valid program, so that its comments cannot be found."""
 
 
 def comments_of(source: str, language: str) -> list[str]:

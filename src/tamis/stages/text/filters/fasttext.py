@@ -19,6 +19,7 @@ from tamis.kernels.utf8 import WHITE_SPACE
 from tamis.models.fasttext import check_model_file, load_fasttext
 from tamis.models.language import matches_language
 from tamis.stages.text.filters.base import SHARE, DocumentFilter
+from tamis.stages.text.forms import well_formed
 
 __all__ = ["FastTextLangId", "FastTextQualityFilter"]
 
@@ -79,7 +80,7 @@ class FastTextLangId(_FastTextFilter):
         self._require("min_langid_score", SHARE)
 
     def score_document(self, text: str) -> str:
-        return str(self.score_column(pa.chunked_array([[text]], pa.string()))[0].as_py())
+        return str(self.score_column(pa.chunked_array([[well_formed(text)]], pa.string()))[0].as_py())
 
     def keep_document(self, score: Any) -> bool:
         if not isinstance(score, str):
@@ -147,7 +148,7 @@ class FastTextQualityFilter(_FastTextFilter):
             raise ValueError(f"FastTextQualityFilter(alpha={self.alpha}): must be more than 0")
 
     def score_document(self, text: str) -> float:
-        return float(self.score_column(pa.chunked_array([[text]], pa.string()))[0])
+        return float(self.score_column(pa.chunked_array([[well_formed(text)]], pa.string()))[0])
 
     def keep_document(self, score: Any) -> bool:
         return bool(self.keep_scores(np.array([score], np.float64))[0])

@@ -1,7 +1,8 @@
 """The filters that FineWeb added to those before it: text that is a list rather than prose.
 
 *The FineWeb Datasets: Decanting the Web for the Finest Text Data at Scale* (Penedo et al., 2024, arXiv 2406.17557).
-Lines are the ones that hold more than white space.
+Lines are the ones that hold more than white space. They are split at ``\\n`` alone, and compared and measured as they
+are: a ``\\r`` or a space at the end counts.
 """
 
 from __future__ import annotations

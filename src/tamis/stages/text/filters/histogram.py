@@ -71,7 +71,7 @@ class HistogramFilter(DocumentFilter):
 
     def load_model(self) -> None:
         """Read the histogram of the language."""
-        self._usual  # noqa: B018 - read and kept when first asked for
+        self._usual  # noqa: B018 - read and kept at its first use
 
     def score_document(self, text: str) -> int:
         usual = sum(character in self._characters for character in text.strip())

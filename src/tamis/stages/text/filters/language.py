@@ -14,6 +14,7 @@ from tamis.kernels.scripts import SCRIPT_NAMES, WRITING_SYSTEMS, script_of, scri
 from tamis.models.fasttext import check_model_file
 from tamis.models.language import MAX_BYTES, built_in_languages, load_language_model, matches_language
 from tamis.stages.text.filters.base import SHARE, ThresholdFilter
+from tamis.stages.text.forms import well_formed
 
 __all__ = ["LanguageFilter", "ScriptFilter"]
 
@@ -77,7 +78,7 @@ class LanguageFilter(ThresholdFilter):
         return self.min_score, None
 
     def score_document(self, text: str) -> float:
-        return float(self.score_column(pa.chunked_array([[text]], pa.string()))[0])
+        return float(self.score_column(pa.chunked_array([[well_formed(text)]], pa.string()))[0])
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         codes, certain = load_language_model(self.model_path, self.max_bytes).identify(column)

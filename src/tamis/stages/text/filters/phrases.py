@@ -35,7 +35,7 @@ __all__ = [
 # These patterns mean the same to Python and to Polars, which knows fewer kinds of white space.
 _SPACES = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE)
 _BLANKS = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE if space != "\n")
-_CLOSING = "\"'”’»›)\\]」』"  # noqa: RUF001 - what may stand between the end of a sentence and the space behind it
+_CLOSING = "\"'”’»›)\\]」』"  # noqa: RUF001 - what may stand between the end of a sentence and the space after it
 _LINE = rf"[^{_SPACES}][^\n]*"
 _INNER_END = rf"(?:[.!?…][{_CLOSING}]*[{_BLANKS}]+|[。！？][{_CLOSING}]*[{_BLANKS}]*)[^{_SPACES}a-z]"  # noqa: RUF001 - full width
 
@@ -131,7 +131,7 @@ class BadWordsFilter(ThresholdFilter):
         import polars as pl
 
         texts, words = _texts(column), self._all_words
-        # Few texts have one of the words even as a part of another: only those are looked at closely.
+        # Few texts have one of the words even as a part of another: only those are searched word by word.
         suspects = texts.str.contains_any(words, ascii_case_insensitive=True)
         has_more_than_ascii = texts.str.len_bytes() != texts.str.len_chars()
         if has_more_than_ascii.any():

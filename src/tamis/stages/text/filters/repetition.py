@@ -1,8 +1,8 @@
 """Filters that measure how much of a text is said more than once (Gopher: Rae et al., 2021).
 
 Lines are the ones that hold more than white space, compared as they are; paragraphs are what ``text.split("\\n\\n")``
-gives. Each score is the share of the text that is left when repeated ones are taken out, so a *low* score is bad and
-the parameters, whose names are those of NeMo Curator, say what must at least be left.
+gives, blank ones included. Each score is the share of the text that is left when repeated ones are taken out, so a
+*low* score is bad and the parameters, whose names are those of NeMo Curator, say what must at least be left.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.models.tokenizers import load_tokenizer
 from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
+from tamis.stages.text.forms import well_formed
 
 __all__ = ["TokenCountFilter"]
 
@@ -55,9 +56,7 @@ class TokenCountFilter(ThresholdFilter):
 
     def __post_init__(self) -> None:
         if (self.tokenizer is None) == (self.hf_model_name is None):
-            raise ValueError(
-                "TokenCountFilter: give either tokenizer, a loaded one, or hf_model_name, not both or none"
-            )
+            raise ValueError("TokenCountFilter: set either tokenizer, to a loaded one, or hf_model_name")
         if isinstance(self.tokenizer, str):
             raise TypeError(
                 f"TokenCountFilter(tokenizer={self.tokenizer!r}): it takes a loaded tokenizer; "
@@ -75,13 +74,13 @@ class TokenCountFilter(ThresholdFilter):
 
     def load_tokenizer(self) -> None:
         """Load the tokenizer."""
-        self._count  # noqa: B018 - loaded and kept when first asked for
+        self._count  # noqa: B018 - loaded and kept at its first use
 
     def bounds(self) -> tuple[float | None, float | None]:
         return self.min_tokens or None, None if self.max_tokens == math.inf else self.max_tokens
 
     def score_document(self, text: str) -> int:
-        return int(self._count(pa.array([text], pa.string()))[0])
+        return int(self._count(pa.array([well_formed(text)], pa.string()))[0])
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         return self._count(column)

@@ -120,7 +120,8 @@ class LongWordFilter(WordFilter):
 class MeanWordLengthFilter(WordFilter):
     """Drop text whose words are too short or too long on average.
 
-    Score: the mean length of a word, in characters; 0.0 for an empty text. The rule is Gopher's (Rae et al., 2021).
+    Score: the mean length of a word, in characters, also of words without a letter; 0.0 for an empty text. The rule is
+    Gopher's (Rae et al., 2021).
 
     Args:
         min_mean_word_length: The lowest mean that is kept, in characters.

@@ -102,7 +102,7 @@ def modify_rows(
     column: pa.ChunkedArray, choose: Callable[[pa.Array], Iterable[int]], modifier: DocumentModifier
 ) -> pa.ChunkedArray:
     """Apply the row form to some rows of each chunk; the others, and nulls, are left alone."""
-    chunks, given = [], column.chunks  # each look at them makes new objects
+    chunks, given = [], column.chunks  # each access makes new objects
     for chunk in given:
         changed: dict[int, str] = {}
         for row in choose(chunk):

@@ -116,7 +116,7 @@ def _single_characters(config: ftfy.TextFixerConfig) -> CharacterMask:
 
 
 class _UnknownSyntaxError(Exception):
-    """The expression has something in it that is no sequence of sets of characters."""
+    """The expression is not a sequence of sets of characters."""
 
 
 def _alternatives(expression: re.Pattern[str]) -> Iterator[tuple[list[CharacterMask], bool]]:

@@ -80,7 +80,7 @@ class PiiRedactor(CountingModifier):
         return self.modify_and_count(column)[0]
 
     def modify_and_count(self, column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[str, NDArray[np.int64]]]:
-        chunks, given = [], column.chunks  # each look at them makes new objects
+        chunks, given = [], column.chunks  # each access makes new objects
         counts = {kind: np.zeros(len(column), np.int64) for kind in self._rules}
         before = 0
         for chunk in given:

@@ -29,7 +29,7 @@ class Rule:
     """How one kind of data is found.
 
     Args:
-        needles: What a text must contain, one of them, to be looked at.
+        needles: A text that contains none of them is skipped.
         find: Every place in a text, from left to right.
     """
 
@@ -60,7 +60,7 @@ _LOCAL_PART = re.compile(rf"(?<!{_WORD})(?<![.+%-])[{_LETTERS}_+%-](?:[{_LETTERS
 _DOMAIN = re.compile(
     rf"(?:[{_LETTERS}](?:[{_LETTERS}-]{{0,61}}[{_LETTERS}])?\.){{1,8}}([A-Za-z]{{2,24}}|xn--[a-z0-9-]{{2,59}})(?!{_WORD}|-)"
 )
-# What stands behind the last dot of names of files and of systemd's units that have an "@" in them.
+# What stands after the last dot of names of files and of systemd's units that have an "@" in them.
 _FILES = ("png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "json", "html", "xml", "conf")
 _UNITS = ("service", "socket", "target", "timer", "mount", "path", "device", "slice")
 _NO_DOMAINS = frozenset((*_FILES, *_UNITS))
@@ -91,16 +91,14 @@ _BETWEEN = rf"[{_SPACES}./\u2010\u2011\u2013-]"  # hyphens and dashes, too
 _INTERNATIONAL = re.compile(
     rf"\+(?<!{_WORD}\+)(?<![+.]\+)[1-9](?:{_BETWEEN}?\(?[0-9]++\)?){{1,9}}(?!{_WORD}|\+|[.-][0-9])"
 )
-# Seven digits behind an area code, neither of which begins with 0 or 1: the numbering plan of North America.
-_NOT_BEHIND = rf"(?!{_WORD}|[/=-]|\.[0-9])"
+# Seven digits after an area code, neither of which begins with 0 or 1: the numbering plan of North America.
+_NOT_AFTER = rf"(?!{_WORD}|[/=-]|\.[0-9])"
 _AMERICAN = (
-    re.compile(rf"[2-9](?<!{_WORD}[2-9])(?<![.+/=-][2-9])[0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
-    re.compile(rf"1(?<!{_WORD}1)(?<![.+/=-]1)[-. ][2-9][0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_BEHIND}"),
-    re.compile(
-        rf"\((?<!{_WORD}\()(?<![.+/=-]\()[2-9][0-9]{{2}}\)[ \u00a0]?[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_NOT_BEHIND}"
-    ),
+    re.compile(rf"[2-9](?<!{_WORD}[2-9])(?<![.+/=-][2-9])[0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_AFTER}"),
+    re.compile(rf"1(?<!{_WORD}1)(?<![.+/=-]1)[-. ][2-9][0-9]{{2}}([-.])[2-9][0-9]{{2}}\1[0-9]{{4}}{_NOT_AFTER}"),
+    re.compile(rf"\((?<!{_WORD}\()(?<![.+/=-]\()[2-9][0-9]{{2}}\)[ \u00a0]?[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_NOT_AFTER}"),
 )
-_BEHIND_A_MARK = re.compile(
+_AFTER_A_MARK = re.compile(
     rf"[.:\uff1a][{_SPACES}]?(\(?[0-9](?:\)?{_BETWEEN}{{0,3}}\(?[0-9]){{5,14}})(?!{_WORD}|[.-][0-9])"
 )
 _WORDS_FOR_PHONE = (
@@ -122,7 +120,7 @@ _PHONE_NEEDLES = Needles.of(
     [*_PLUS, (0, ord("1"), ord("9")), (0, ord(" "), ord("9"))],
     *([*_PLUS, (0, ord("1"), ord("9")), first] for first in (exactly("\u00a0")[0], exactly("\u2013")[0])),
     [*digits(3), (0, ord(" "), ord(".")), *digits(4)],
-    # What the words end with and the mark behind them; or spaces around the mark.
+    # What the words end with and the mark after them; or spaces around the mark.
     *([*any_case(end), _MARK] for end in ("tel", "hone", "fon", "fono", "fone", "foon", "fax", "mobile", "mobil")),
     *([*any_case(end), _MARK] for end in ("cell", "handy", "gsm", "whatsapp")),
     *([*exactly(form), _MARK] for end in ("él", "óvil", "фон", "акс") for form in (end, end.upper())),
@@ -138,7 +136,7 @@ _PHONE_NEEDLES = Needles.of(
 def _find_phone(text: str) -> Iterator[Span]:
     found = [match.span() for pattern in _AMERICAN for match in pattern.finditer(text)]
     found += [m.span() for m in _INTERNATIONAL.finditer(text) if 9 <= _digits_in(m[0]) <= 15]
-    for match in _BEHIND_A_MARK.finditer(text):
+    for match in _AFTER_A_MARK.finditer(text):
         end = match.start()
         if text[end] == ":" and end > 0 and text[end - 1] in _SPACES:
             end -= 1
@@ -242,7 +240,7 @@ _COUNTRIES_BY_LENGTH = {
 }
 _IBAN_LENGTHS = {country: length for length, some in _COUNTRIES_BY_LENGTH.items() for country in some.split()}
 _IBAN = re.compile(rf"(?<!{_WORD})(?=([A-Z]{{2}}[0-9]{{2}}(?:[ \u00a0]?[A-Z0-9]){{11,30}}))")
-_BEHIND_AN_IBAN = re.compile(_WORD)
+_AFTER_AN_IBAN = re.compile(_WORD)
 _IBAN_NEEDLES = Needles.of(
     [_UPPER, _UPPER, _DIGIT, _DIGIT, *[_UPPER_OR_DIGIT] * 3],
     *([_UPPER, _UPPER, _DIGIT, _DIGIT, *space, *[_UPPER_OR_DIGIT] * 3] for space in (_SPACE, _NO_BREAK)),
@@ -269,14 +267,14 @@ def _find_iban(text: str) -> Iterator[Span]:
         while end < match.end(1) and len(compact) < length:
             compact += text[end].strip()
             end += 1
-        if is_iban(compact) and not _BEHIND_AN_IBAN.match(text, end):
+        if is_iban(compact) and not _AFTER_AN_IBAN.match(text, end):
             yield begin, end
 
 
 _CARD = re.compile(
     rf"[2-6](?<!{_WORD}[2-6])(?<![.+/=#-][2-6])"
     r"(?:[0-9]{13,18}|[0-9]{3}(?:([ \u00a0-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{3})?"
-    rf"|([ \u00a0-])[0-9]{{6}}\2[0-9]{{4,5}})){_NOT_BEHIND}"
+    rf"|([ \u00a0-])[0-9]{{6}}\2[0-9]{{4,5}})){_NOT_AFTER}"
 )
 _CARD_NEEDLES = Needles.of(
     digits(14),
@@ -401,7 +399,7 @@ def _bits_per_character(text: str) -> float:
 
 # -- social security ---------------------------------------------------------------------------------------------------
 
-_SSN = re.compile(rf"(?<!{_WORD})(?<![.+/=-])(?!000|666|9)[0-9]{{3}}-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}{_NOT_BEHIND}")
+_SSN = re.compile(rf"(?<!{_WORD})(?<![.+/=-])(?!000|666|9)[0-9]{{3}}-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}{_NOT_AFTER}")
 _SSN_NEEDLES = Needles.of([*digits(3), *exactly("-"), *digits(2), *exactly("-"), *digits(4)], where=NEAR_DIGITS)
 
 

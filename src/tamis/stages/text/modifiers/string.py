@@ -95,7 +95,7 @@ class UrlRemover(DocumentModifier):
 class ControlCharacterRemover(DocumentModifier):
     """Remove control characters (U+0000 to U+001F, U+007F to U+009F) except tabs and newlines.
 
-    A carriage return, with a newline behind it or without, becomes a newline.
+    A carriage return, with a newline after it or without, becomes a newline.
 
     >>> ControlCharacterRemover().modify_document("a\\x00b\\r\\nc\\td")
     'ab\\nc\\td'

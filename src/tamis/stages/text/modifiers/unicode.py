@@ -100,7 +100,7 @@ class UnicodeReformatter(DocumentModifier):
         return ftfy.fix_text(text, self._config)
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        chunks, given = [], column.chunks  # each look at them makes new objects
+        chunks, given = [], column.chunks  # each access makes new objects
         for chunk in given:
             lines = find_suspects(chunk, self._config)
             if lines is None:

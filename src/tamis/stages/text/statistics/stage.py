@@ -32,7 +32,7 @@ EXCERPT_CHARACTERS = 400
 """How much of the beginning of a document is kept as an example, in characters."""
 
 _LOOKED_AT_CHARACTERS = 1000
-"""How much of a document is looked at for its language and its script: more hardly changes what is found."""
+"""How many characters of a document its language and script are identified by: more hardly change the result."""
 
 
 @dataclass(repr=False)

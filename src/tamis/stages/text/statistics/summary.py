@@ -18,7 +18,7 @@ import pyarrow as pa
 __all__ = ["MAX_COLUMNS", "Distinct", "TextSummary", "merge_summaries"]
 
 MAX_COLUMNS: Final = 1000
-"""How many columns are told apart, by name; those that come later in the alphabet are left out."""
+"""How many columns are listed, by name; those that come later in the alphabet are left out."""
 
 _PARTS: Final = {
     "totals": ["name"],
@@ -28,7 +28,7 @@ _PARTS: Final = {
     "hashes": ["hash"],
     "sample": ["key", "source", "position", "part"],
 }
-"""The tables, and the columns that tell their rows apart; the others are counts, but for those of the sample."""
+"""The tables, and the columns that identify their rows; the others are counts, except in the sample."""
 
 
 @dataclass(frozen=True)

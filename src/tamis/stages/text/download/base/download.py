@@ -32,7 +32,7 @@ _LOG = logging.getLogger("tamis")
 _CHUNK_BYTES = 2**20
 _LONGEST_WAIT_S = 60.0
 _IN_ADDRESSES = "%/:=&?~#+!$,;'@()*[]"
-"""What stays as it is in a web address; spaces and what is no ASCII is quoted."""
+"""What stays as it is in a web address; spaces and what is not ASCII is quoted."""
 
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP answers that may be different the next time."""
@@ -161,7 +161,7 @@ class DocumentDownloader:
             request = urllib.request.Request(address, headers={"User-Agent": "tamis"})
             response = urllib.request.urlopen(request, timeout=self.timeout_s)
         except (ValueError, http.client.InvalidURL) as e:
-            raise DataError(f"it is no web address: {e}", path=url) from e
+            raise DataError(f"it is not a web address: {e}", path=url) from e
         with response:
             shutil.copyfileobj(response, file, _CHUNK_BYTES)
             length = response.headers.get("Content-Length")
@@ -201,7 +201,7 @@ class DocumentDownloadStage(ProcessingStage[FileGroup, FileGroup]):
 
     Args:
         downloader: Fetches them.
-        on_error: ``"quarantine"`` sets aside an address that cannot be had and goes on, ``"raise"`` stops.
+        on_error: ``"quarantine"`` sets aside an address that cannot be downloaded and continues, ``"raise"`` stops.
 
     >>> DocumentDownloadStage(DocumentDownloader("raw")).name
     'download_documentdownloader'
@@ -235,7 +235,7 @@ class DocumentDownloadStage(ProcessingStage[FileGroup, FileGroup]):
         for url in task.data:
             try:
                 path = self.downloader.download(url)
-                if path is None:  # a download() of somebody's own, as in NeMo Curator
+                if path is None:  # a download() that a user has overridden, as in NeMo Curator
                     raise DataError("download() gave no file", path=url)
             except DataError as e:
                 if self.on_error == "raise":

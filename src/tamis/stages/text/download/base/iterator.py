@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.stages.base import ProcessingStage
@@ -20,7 +21,7 @@ from tamis.stages.io.paths import base_name
 from tamis.stages.io.readers import ON_ERROR
 from tamis.stages.text.download.base.extract import DocumentExtractor
 from tamis.stages.text.download.base.part import SourcePart
-from tamis.tasks import DocumentBatch, FileGroup
+from tamis.tasks import DocumentBatch, FileGroup, RowNames
 
 __all__ = ["DocumentIterateExtractStage", "DocumentIterator", "filename_column"]
 
@@ -69,20 +70,40 @@ def filename_column(add_filename_column: bool | str) -> str | None:
     raise PlanError(f"add_filename_column={add_filename_column!r}: give True, False or the name of the column")
 
 
-class _Block:
-    """Documents that go on together, and records that were left out meanwhile."""
+class _Rows:
+    """Records or documents, each with the file and the number of its record there, from 0."""
 
     def __init__(self) -> None:
-        self.documents: list[Record] = []
-        self.left_out: list[Record] = []
+        self.rows: list[Record] = []
+        self._paths: dict[str, int] = {}
+        self._codes: list[int] = []
+        self._numbers: list[int] = []
+
+    def add(self, row: Record, path: str, number: int) -> None:
+        self.rows.append(row)
+        self._codes.append(self._paths.setdefault(path, len(self._paths)))
+        self._numbers.append(number)
+
+    @property
+    def names(self) -> RowNames:
+        """The names of the rows."""
+        codes = np.array(self._codes, np.int32) if len(self._paths) > 1 else None
+        return RowNames(tuple(self._paths), np.array(self._numbers, np.int64), codes)
+
+
+class _Block:
+    """Documents that make a batch, and records that were dropped meanwhile."""
+
+    def __init__(self) -> None:
+        self.documents, self.left_out = _Rows(), _Rows()
         self.nbytes = 0
 
-    def add(self, record: Record, document: Record | None) -> None:
+    def add(self, path: str, number: int, record: Record, document: Record | None) -> None:
         """A record, and the document it became, if it did."""
         if document is None:
-            self.left_out.append(record)
+            self.left_out.add(record, path, number)
         else:
-            self.documents.append(document)
+            self.documents.add(document, path, number)
         held = record if document is None else document
         self.nbytes += _ROW_BYTES + sum(len(v) for v in held.values() if isinstance(v, str | bytes))
 
@@ -92,7 +113,7 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
     """Read the records of a task's files and make documents of them, in batches of bounded size.
 
     A record that raises is set aside with its file and number, one for which the extractor returns ``None`` is dropped
-    with a reason. If a file cannot be read to its end, what was read before goes on.
+    with a reason. If a file cannot be read to its end, the records before that are used.
 
     Args:
         iterator: Reads records.
@@ -100,7 +121,7 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
         record_limit: At most so many documents of each file.
         add_filename_column: Whether to add the name of the file as a column, ``file_name``; or the column's name.
         max_calls_per_worker: After so many tasks a worker process is replaced by a fresh one (only on Ray Data).
-        on_error: ``"quarantine"`` sets aside what cannot be read and goes on, ``"raise"`` stops.
+        on_error: ``"quarantine"`` sets aside what cannot be read and continues, ``"raise"`` stops.
         block_bytes: Documents per batch, in bytes of text.
 
     >>> class Numbers(DocumentIterator):
@@ -155,26 +176,26 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
                 if isinstance(found, BadRows):
                     yield found
                     continue
-                block.add(*found)
+                block.add(str(path), *found)
                 if block.nbytes >= self.block_bytes:
                     yield from self._batches(block, task)
                     block = _Block()
         yield from self._batches(block, task)
 
-    def _documents(self, path: str) -> Iterator[tuple[Record, Record | None] | BadRows]:
-        """Each record of a file with the document it became, if it did."""
+    def _documents(self, path: str) -> Iterator[tuple[int, Record, Record | None] | BadRows]:
+        """The number of each record of a file, the record, and the document it became, if it did."""
         name = {self._filename_column: base_name(path)} if self._filename_column else {}
         made = 0
-        for number, record in enumerate(self._records(path, name), 1):
+        for number, record in enumerate(self._records(path, name)):
             if isinstance(record, BadRows):
                 yield record
                 continue
             try:
                 document = self.extractor.extract(record) if self.extractor else record
-                found = record, None if document is None else {**document, **name}
+                found = number, record, None if document is None else {**document, **name}
             except Exception as e:  # noqa: BLE001 - whatever an extractor raises is about this record
                 _raise_if_not_about_data(e)
-                yield self._set_aside(path, f"record {number} cannot be extracted: {_words(e)}", _shown(record), e)
+                yield self._set_aside(path, f"record {number + 1} cannot be extracted: {_words(e)}", _shown(record), e)
                 continue
             yield found
             made += document is not None
@@ -197,35 +218,39 @@ class DocumentIterateExtractStage(ProcessingStage[FileGroup, DocumentBatch]):
     def _set_aside(self, path: str, problem: str, raw: bytes = b"", cause: Exception | None = None) -> BadRows:
         """Raise an error, or make it something for the quarantine: as the stage was told."""
         if self.on_error == "raise":
-            raise DataError(problem, path=path, hint='on_error="quarantine" sets it aside and goes on.') from cause
+            raise DataError(problem, path=path, hint='on_error="quarantine" sets it aside and continues.') from cause
         return BadRows((BadRow(path, None, None, problem, raw),))
 
     def _batches(self, block: _Block, task: FileGroup) -> Iterator[DocumentBatch | Drop | BadRows]:
         path = ", ".join(map(str, task.data))
-        table, bad = _table(block.documents, self.outputs()[1], path)
-        for row in bad:
-            yield self._set_aside(path, "this document has a value that an Arrow table cannot hold", _shown(row))
+        documents, left_out = block.documents, block.left_out
+        table, fits = _table(documents.rows, self.outputs()[1], path)
+        for row in np.flatnonzero(~fits).tolist():
+            shown = _shown(documents.rows[row])
+            yield self._set_aside(path, "this document has a value that an Arrow table cannot hold", shown)
         if table.num_rows:
-            yield DocumentBatch(table, task.dataset_name, _metadata=dict(task._metadata))
-        if block.left_out and self.extractor is not None:
-            batch = DocumentBatch(_loose_table(block.left_out), task.dataset_name)
-            yield Drop(batch, np.arange(len(block.left_out)), self.extractor.reason())
+            batch = DocumentBatch(table, task.dataset_name, _metadata=dict(task._metadata))
+            yield batch.named(documents.names.take(np.flatnonzero(fits)))
+        if left_out.rows and self.extractor is not None:
+            dropped = DocumentBatch(_loose_table(left_out.rows), task.dataset_name).named(left_out.names)
+            yield Drop(dropped, np.arange(dropped.num_items), self.extractor.reason())
 
 
-def _table(rows: list[Record], declared: list[str], path: str) -> tuple[pa.Table, list[Record]]:
-    """Rows as a table, and those that no table can hold: lone surrogates, numbers beyond 64 bits, odd objects."""
+def _table(rows: list[Record], declared: list[str], path: str) -> tuple[pa.Table, NDArray[np.bool_]]:
+    """Rows as a table, and which of them a table can hold: not lone surrogates, numbers beyond 64 bits, odd objects."""
     names = dict.fromkeys([*declared, *(name for row in rows for name in row)])
     try:
-        return pa.table({name: [row.get(name) for row in rows] for name in names}), []
+        table = pa.table({name: [row.get(name) for row in rows] for name in names})
+        return table, np.ones(len(rows), np.bool_)
     except _CONVERSION:
-        fits = [_fits(row) for row in rows]
+        fits = np.array([_fits(row) for row in rows], np.bool_)
     columns = {}
     for name in names:
         try:
             columns[name] = pa.array([row.get(name) for row, it_does in zip(rows, fits, strict=True) if it_does])
         except _CONVERSION as e:
             raise DataError(f"the values of {name!r} are not all of one kind: {e}", path=path) from e
-    return pa.table(columns), [row for row, it_does in zip(rows, fits, strict=True) if not it_does]
+    return pa.table(columns), fits
 
 
 def _fits(row: Record) -> bool:
@@ -237,7 +262,7 @@ def _fits(row: Record) -> bool:
 
 
 def _loose_table(rows: list[Record]) -> pa.Table:
-    """Rows as a table that only people look at: a column that Arrow cannot hold is shown in words."""
+    """Rows as a table for people to read: values of a column that Arrow cannot hold are shown as text."""
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]

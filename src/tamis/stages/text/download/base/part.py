@@ -8,7 +8,9 @@ __all__ = ["SourcePart"]
 
 
 class SourcePart:
-    """A part of a source. It is shown with its parameters, as far as it keeps them under their names or behind a ``_``.
+    """A part of a source.
+
+    It is shown with its parameters, as far as it keeps them as attributes of the same names, with or without ``_``.
 
     >>> class Years(SourcePart):
     ...     def __init__(self, first: int, last: int = 2024) -> None:

@@ -32,7 +32,7 @@ class DocumentDownloadExtractStage(CompositeStage[EmptyTask, DocumentBatch]):
         add_filename_column: Whether to add the name of the file as a column, ``file_name``; or the column's name.
         extractor_max_calls_per_worker: After so many files a worker process is replaced by a fresh one, for extractors
             that leak memory (only on Ray Data).
-        on_error: ``"quarantine"`` sets aside what cannot be had or read and goes on, ``"raise"`` stops.
+        on_error: ``"quarantine"`` sets aside what cannot be downloaded or read and continues, ``"raise"`` stops.
 
     >>> from tamis.stages.text.download import DocumentDownloader, DocumentIterator, URLList
     >>> class Lines(DocumentIterator):

@@ -87,6 +87,9 @@ class URLGenerationStage(SourceStage[EmptyTask, FileGroup]):
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """One task for each address."""
+        yield from self.noting_input(self._tasks())
+
+    def _tasks(self) -> Iterator[FileGroup]:
         times: Counter[str] = Counter()
         for url in itertools.islice(self._urls, self.limit):
             # An address that comes again is another task, and so has to have another id.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar
@@ -19,7 +18,7 @@ from tamis.stages.emit import Publish
 from tamis.stages.io.destination import Destination
 from tamis.stages.io.encoders import Encoder
 from tamis.stages.io.megatron import token_type, write_index
-from tamis.stages.io.paths import absolute
+from tamis.stages.io.paths import absolute, path_text
 from tamis.stages.io.sink import FileSink
 from tamis.stages.text.tokenization import check_tokenizing, require_eos, with_last
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice
@@ -46,8 +45,10 @@ class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroup]):
         append_eod: Whether each document ends with the tokenizer's end-of-text token.
         transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
         eos_token: The end-of-text token, where the tokenizer does not name it or another one is wanted.
-        mode: What to do with files that are there before the run: ``"ignore"`` leaves them, ``"error"`` refuses to
-            start, ``"overwrite"`` removes earlier output of such a writer (and refuses if there is anything else).
+        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
+            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
+            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
+            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
         storage_options: For the fsspec file system.
@@ -56,7 +57,7 @@ class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroup]):
     'MegatronTokenizerWriter'
     """
 
-    path: str
+    path: str | os.PathLike[str]
     model_identifier: str
     cache_dir: str | None = None
     hf_token: str | None = None
@@ -65,15 +66,16 @@ class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroup]):
     append_eod: bool = False
     transformers_init_kwargs: dict[str, Any] = field(default_factory=dict)
     eos_token: str | None = None
-    mode: str = "ignore"
+    mode: str = "error"
     filename: str = "part-{order}"
-    storage_options: dict[str, Any] = field(default_factory=dict)
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     name: str = "MegatronTokenizerWriter"
 
     releases_gil: ClassVar[bool] = True
     is_sink_stage: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        self.path = path_text(self.path)
         check_tokenizing("MegatronTokenizerWriter", self.model_identifier, self.tokenization_batch_size)
         self.decompose()
 
@@ -89,14 +91,14 @@ class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroup]):
 class PairDestination(Destination):
     """A directory for pairs of files that differ in their endings."""
 
-    def _own_names(self) -> re.Pattern[str]:
-        own = (Destination(self.path, self.filename, ending)._own_names().pattern for ending in (".bin", ".idx"))
-        return re.compile("|".join(f"(?:{pattern})" for pattern in own))
+    def own_names(self) -> str:
+        own = (Destination(self.path, self.filename, ending).own_names() for ending in (".bin", ".idx"))
+        return "|".join(f"(?:{pattern})" for pattern in own)
 
 
 @dataclass(frozen=True)
 class MegatronEncoder(Encoder):
-    """Token ids one behind the other.
+    """Token ids one after the other.
 
     Args:
         token_bytes: Bytes per id: 2 or 4.
@@ -138,12 +140,12 @@ class MegatronWriterStage(FileSink[DocumentBatch]):
     def process(self, task: DocumentBatch) -> Iterator[Publish | FileGroup]:
         column = read_column(task.data, self.writer.text_field, self.name)
         texts = text_values(column, self.writer.text_field, self.name)
-        stem = self.destination.name_for(task).removesuffix(self.destination.ending)
+        stem = self.name_for(task).removesuffix(self.destination.ending)
         lengths: list[np.ndarray[Any, np.dtype[np.int64]]] = []
-        tokens = self.destination.write(f"{stem}.bin", task.num_items, functools.partial(self._fill, texts, lengths))
+        tokens = self.write(f"{stem}.bin", task.num_items, functools.partial(self._fill, texts, lengths))
         yield tokens
         every = np.concatenate(lengths)
-        index = self.destination.write(f"{stem}.idx", 0, lambda sink: write_index(sink, every, self._kind))
+        index = self.write(f"{stem}.idx", 0, lambda sink: write_index(sink, every, self._kind))
         yield index
         self.log_metric("tokens", int(every.sum()))
         slices = tuple(FileSlice(done.final, size=done.nbytes) for done in (tokens, index))

@@ -1,0 +1,132 @@
+"""The directories a run writes to: claimed before it starts, put in order when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import xxhash
+
+from tamis.errors import TamisError, redacted
+from tamis.plan import Plan
+from tamis.plan.describe import describe
+from tamis.runs.directory import RunDirectory
+from tamis.runs.ledger import Ledger
+from tamis.runs.publication import publish, sync
+from tamis.stages.base import SourceStage
+from tamis.stages.emit import Publish
+from tamis.stages.io.output_directory import OutputDirectory, WriterRun
+from tamis.stages.io.sink import FileSink
+from tamis.tasks import DocumentBatch, EmptyTask, Task
+from tamis.tasks.base import digest
+
+__all__ = ["Outputs"]
+
+
+class Outputs:
+    """The output directories of a run. As a context manager it gives them up again, however the run ends.
+
+    Args:
+        plan: The plan, whose writers are told the id of the run.
+        directory: The run directory.
+        initial: Tasks that the run starts with.
+        started: When it started, as ISO 8601 in UTC.
+    """
+
+    def __init__(self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str) -> None:
+        self._plan, self._directory, self._initial = plan, directory, initial
+        self._run = WriterRun(directory.run_id, redacted(directory.path), plan.name, _fingerprint(plan), started)
+        self._directories = [OutputDirectory(sinks) for sinks in _by_directory(plan).values()]
+
+    def __enter__(self) -> Outputs:
+        try:
+            for directory in self._directories:
+                directory.claim(self._run, self._current_input)
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        for directory in self._directories:
+            directory.release()
+
+    def check(self, finished: Publish) -> None:
+        """Refuse a finished file whose schema does not fit the other files of its output."""
+        for directory in self._directories if finished.output else ():
+            if directory.path == finished.output:
+                directory.check(finished)
+
+    def finish(self, resized: Callable[[Publish, int], None]) -> list[str]:
+        """Put the directories in order after a run that came to its end; return what to tell the user.
+
+        Args:
+            resized: Called with each file that was written anew, and with how much larger that made it, in bytes.
+        """
+        messages = []
+        for directory in self._directories:
+            count = 0
+            for rewritten, grown in directory.rewrites(self._published):
+                publish(sync(rewritten))
+                resized(rewritten, grown)
+                count += 1
+            if count:
+                messages.append(
+                    f"{redacted(directory.path)}: {count} files were written again, so that all have one schema. "
+                    "Types that are declared where the data is read, for instance JsonlReader(types={...}), avoid that"
+                )
+            messages += directory.finish(self._input(), self._published)
+        return messages
+
+    def _published(self) -> Iterable[str]:
+        for record in Ledger.read(self._directory.ledger):
+            for file in record["files"]:
+                yield str(file["path"])
+
+    def _current_input(self) -> str:
+        """What the input is now."""
+        source = self._plan.vertices[0].stage
+        return source.current_input_id() if isinstance(source, SourceStage) else _content(self._initial)
+
+    def _input(self) -> str:
+        """What the input of the run was; empty if it cannot be listed any more."""
+        source = self._plan.vertices[0].stage
+        if isinstance(source, SourceStage) and source.input_id:
+            return source.input_id
+        try:
+            return self._current_input()
+        except (TamisError, OSError):
+            return ""
+
+
+def _fingerprint(plan: Plan) -> str:
+    """A digest of the pipeline and of the addresses that it reads."""
+    return digest(plan.fingerprint, describe(plan.vertices[0].stage))
+
+
+def _by_directory(plan: Plan) -> dict[str, list[FileSink[Any]]]:
+    found: dict[str, list[FileSink[Any]]] = {}
+    for vertex in plan.vertices:
+        if isinstance(vertex.stage, FileSink):
+            found.setdefault(vertex.stage.destination.path, []).append(vertex.stage)
+    return found
+
+
+def _content(tasks: Sequence[Task[Any]]) -> str:
+    """A digest of tasks that a run starts with; empty if one of them has no id that follows from its content."""
+    ids = []
+    for task in tasks:
+        if isinstance(task, DocumentBatch):
+            content = xxhash.xxh3_128()
+            content.update(task.data.schema.serialize())
+            for batch in task.data.combine_chunks().to_batches():
+                content.update(batch.serialize())
+            ids.append(content.hexdigest())
+        else:
+            ids.append("" if isinstance(task, EmptyTask) else task.get_deterministic_id() or "")
+            if not ids[-1]:
+                return ""
+    return digest(*ids)
