@@ -204,7 +204,7 @@ def test_what_cannot_work_is_said(tmp_path: Path) -> None:
         look_at(path, tmp_path / "out", text_field="contents")
     with pytest.raises(DataError, match="'n' holds int64, not text"):
         look_at(path, tmp_path / "out", text_field="n")
-    with pytest.raises(PlanError, match="one of sample, fraction and everything"):
+    with pytest.raises(PlanError, match="sample, fraction and everything exclude each other"):
         look_at(path, tmp_path / "out", text_field="content", sample=1, fraction=0.5)
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(DataError, match=r"empty.jsonl: it contains no documents"):
