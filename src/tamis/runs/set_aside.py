@@ -50,7 +50,7 @@ class SetAsideTask:
     directory: str = ""
 
     def write(self) -> None:
-        """Write the record; the data is written by whoever has it."""
+        """Write the record. The caller writes the data."""
         values: dict[str, Any] = asdict(self)
         del values["directory"]
         values["path"] = self.files[0] if self.files else ""
