@@ -135,7 +135,7 @@ class Bookkeeper:
             release_payload(envelope.payload)
 
     def repeated(self, outcome: Outcome) -> None:
-        """A batch that was booked before was done again for the sake of its outputs: remove its files only."""
+        """A booked batch was repeated because its outputs were lost: remove the files that it made again."""
         self._journal.discard(outcome.published)
 
     # -- the run -------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Bookkeeper:
         self._journal.flush()
 
     def finish(self) -> None:
-        """The run has come to its end. If every task was set aside, it has failed."""
+        """End the books of a complete run. Raises if every task was set aside: then the run has failed."""
         self._journal.flush()
         last = [g.index for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g)]
         lost = [index for index, count in self._set_aside.items() if count and not self._done[index]]

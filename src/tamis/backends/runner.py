@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 CARRIED_BYTES = 64 * 2**20
 """Memory that the outputs of one assignment may take before further ones are spilled to disk."""
 
-DROPS_BYTES = 2**18
-"""A drop ledger up to this size is handed to the driver, which writes those of many tasks to one file."""
+DROPS_ROWS = 4096
+"""A drop ledger up to this length is handed to the driver, which writes those of many tasks to one file."""
 
 _LOG = logging.getLogger("tamis")
 
@@ -555,7 +555,7 @@ class GroupRunner:
     def _write_drops(self, task_id: str) -> None:
         if self._drop_log:
             table = self._drop_log.table()
-            if table.nbytes <= DROPS_BYTES:
+            if table.num_rows <= DROPS_ROWS:
                 self._outcome.drops = table
                 return
             final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")

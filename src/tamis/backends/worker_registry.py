@@ -283,7 +283,7 @@ class WorkerRegistry:
             self._members[worker.pool].pop(worker.node, None)
 
     def _fits(self, worker: Worker, cpus: float) -> bool:
-        """Whether an idle worker may begin: its cores are reserved, free, or no other worker without a reservation is working.
+        """Whether an idle worker may begin: its cores are reserved or free, or no other unreserved worker is working.
 
         The last lets a machine get on whose cores are all reserved: stages share where there are few.
         """

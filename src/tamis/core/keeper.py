@@ -1,4 +1,4 @@
-"""Keeps one Ray node: starts it, and ends every process of it when told to, or when the process that asked for it is gone.
+"""Keeps one Ray node: starts it, and ends all its processes when told to, or when the process that asked is gone.
 
 Run as a file by :mod:`tamis.core.node`, in a session of its own, with the standard library only. It is there because a
 script that is killed cannot clean up after itself: its parent's id is all that this process has to watch. Ray's

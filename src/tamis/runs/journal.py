@@ -41,8 +41,8 @@ COMMIT_S = 0.25
 MAX_PENDING = 2000
 """Records that are committed earlier than that."""
 
-MAX_PENDING_BYTES = 64 * 2**20
-"""Bytes of drop ledgers in memory that are committed earlier than that."""
+MAX_PENDING_DROPS = 1_000_000
+"""Rows of drop ledgers in memory that are committed earlier than that."""
 
 THREADS = 8
 """Files that are forced to disk, or renamed on a remote file system, at the same time."""
@@ -62,14 +62,14 @@ class _Commit:
     syncing: list[Future[None]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     drops: list[pa.Table] = field(default_factory=list)
-    drop_bytes: int = 0
+    drop_rows: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.records or self.outputs)
 
     @property
     def is_full(self) -> bool:
-        return len(self.records) >= MAX_PENDING or self.drop_bytes >= MAX_PENDING_BYTES
+        return len(self.records) >= MAX_PENDING or self.drop_rows >= MAX_PENDING_DROPS
 
 
 class RunJournal:
@@ -136,7 +136,7 @@ class RunJournal:
             self._pending.syncing += syncing
             if drops is not None:
                 self._pending.drops.append(drops)
-                self._pending.drop_bytes += drops.nbytes
+                self._pending.drop_rows += drops.num_rows
             self._wake()
 
     def resized(self, finished: Publish, grown: int) -> None:

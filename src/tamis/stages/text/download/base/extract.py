@@ -26,7 +26,7 @@ class DocumentExtractor(SourcePart, ABC):
 
     @abstractmethod
     def extract(self, record: dict[str, Any]) -> dict[str, Any] | None:
-        """The document in a record; ``None`` to leave the record out. A record for which it raises goes to the quarantine."""
+        """The document in a record; ``None`` to leave the record out. Records for which it raises are quarantined."""
 
     @abstractmethod
     def input_columns(self) -> list[str]:
