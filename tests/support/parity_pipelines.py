@@ -241,7 +241,7 @@ def _digests(directory: Path) -> dict[str, str]:
     return {
         p.relative_to(directory).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
         for p in sorted(directory.rglob("*"))
-        if p.is_file()
+        if p.is_file() and not p.name.startswith(".")  # the marker of an output directory names its run
     }
 
 
