@@ -125,7 +125,7 @@ def _collapse(block: Utf8) -> Utf8:
     found = words_inside(block, kept)
     is_last = np.zeros(len(found.ends), np.bool_)
     is_last[np.cumsum(found.counts)[found.counts > 0] - 1] = True
-    gaps = found.ends[~is_last]  # the first byte behind each word that another one follows
+    gaps = found.ends[~is_last]  # the first byte after each word that another one follows
     data[gaps], kept[gaps] = 0x20, True
     offsets = np.zeros(len(block) + 1, np.int64)
     np.cumsum(sum_of_pieces(found.ends - found.starts, found.counts) + np.maximum(found.counts - 1, 0), out=offsets[1:])
@@ -192,7 +192,7 @@ def _float_hashes(values: NDArray[np.float64]) -> NDArray[np.uint64]:
         numbers = np.where(is_whole, values, 0).astype("<i8")
     values = np.where(np.isnan(values), np.nan, values)
     hashes = _row_hashes(np.where(is_whole, numbers, values.astype("<f8").view("<i8"))[:, None])
-    hashes[~is_whole] ^= _BEYOND_INT64  # so that none is equal to the whole number with the same bits
+    hashes[~is_whole] ^= _BEYOND_INT64  # so that it differs from the whole number with the same bits
     return hashes
 
 
