@@ -1,7 +1,7 @@
-"""Arrays from NumPy to Arrow and back, at once.
+"""Arrays from NumPy to Arrow and back, without importing pandas.
 
 ``pa.array``, ``pa.scalar`` and ``Array.to_numpy`` do the same and more, but the first call of any of them imports
-pandas where that is installed, which takes longer than all else that a small run does.
+pandas if it is installed, which takes longer than everything else in a small run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def arrow_array(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) 
 def numpy_array(values: pa.Array | pa.ChunkedArray | NDArray[Any]) -> NDArray[Any]:
     """An Arrow array of numbers or truth values as a NumPy array, which shares the memory of numbers in one chunk.
 
-    Whatever else it is given, such as an array with nulls, becomes what ``np.asarray`` makes of it.
+    Anything else, such as an array with nulls, is converted by ``np.asarray``.
 
     >>> from pyarrow import chunked_array
     >>> numpy_array(chunked_array([[True, False], [True]])).tolist()

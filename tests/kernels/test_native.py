@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tamis
-from tamis.kernels import native
+from tamis.kernels import cache, native
 
 PACKAGE = Path(tamis.__file__).parent
 
@@ -176,6 +177,21 @@ def test_kernels_of_another_user_are_not_run(own_package: Path) -> None:
 def test_off_means_off() -> None:
     code = "from tamis.kernels import native; print(native.load('heuristics'))"
     assert python(PACKAGE.parent, code, kernels="off") == "None"
+
+
+def test_the_name_of_a_compiled_kernel_changes_with_every_module_it_is_made_of() -> None:
+    kernels = PACKAGE / "kernels"
+    known = {f"sources/{file.name}" for file in (kernels / "sources").glob("*.py")} | set(cache.COMPILED_FROM)
+    for file in known - {"compiler.py"}:  # which uses other modules, but not for what it makes
+        for node in ast.walk(ast.parse((kernels / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tamis"):
+                parent = (node.module or "").removeprefix("tamis.kernels").replace(".", "/").lstrip("/")
+                modules = (
+                    [f"{parent}.py"]
+                    if parent and parent != "sources"
+                    else [f"{parent}/{name.name}.py".lstrip("/") for name in node.names]
+                )
+                assert set(modules) <= known, file
 
 
 def test_every_kernel_is_named() -> None:

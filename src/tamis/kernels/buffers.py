@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,16 +11,16 @@ from numpy.typing import NDArray
 
 from tamis.kernels.signatures import PADDING, longest_near_end
 
-__all__ = ["PADDING", "TextBuffers", "null_rows"]
+__all__ = ["PADDING", "TextBuffers", "check_offsets", "null_rows"]
 
 
 @dataclass(frozen=True)
 class TextBuffers:
-    """The texts of an Arrow array where they are. What stands in the place of a null means nothing.
+    """The texts of an Arrow array where they are in memory. The text of a null means nothing.
 
     Args:
         data: The whole buffer of bytes.
-        offsets: Where in it each text begins, and at last where the last one ends.
+        offsets: Where in ``data`` each text begins, and as the last entry where the last one ends.
 
     >>> texts = TextBuffers.of(pa.array(["ab", None, "é"]).slice(1))
     >>> texts.data.tobytes(), texts.offsets.tolist()
@@ -43,8 +44,7 @@ class TextBuffers:
         width = np.dtype(_width(array.type))
         found = np.frombuffer(offsets, width, len(array) + 1, array.offset * width.itemsize)
         held = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        if found[0] < 0 or found[-1] > len(held) or (found[1:] < found[:-1]).any():
-            raise ValueError(f"the offsets of an Arrow array of type {array.type} are damaged")
+        check_offsets(found, len(held), array.type)
         return cls(held, np.ascontiguousarray(found, np.int64))
 
     @staticmethod
@@ -69,6 +69,12 @@ class TextBuffers:
     def text(self, row: int) -> bytes:
         """The bytes of one text."""
         return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
+
+def check_offsets(offsets: NDArray[Any], nbytes: int, kind: pa.DataType) -> None:
+    """Refuse (``ValueError``) offsets that point outside of a buffer or are not in ascending order."""
+    if offsets[0] < 0 or offsets[-1] > nbytes or (offsets[1:] < offsets[:-1]).any():
+        raise ValueError(f"the offsets of an Arrow array of type {kind} are damaged")
 
 
 def null_rows(array: pa.Array) -> NDArray[np.bool_]:

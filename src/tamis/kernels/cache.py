@@ -4,9 +4,9 @@ Those that came with tamis are in the package, named after the source code. Thos
 ``$TAMIS_CACHE_DIR/kernels`` (by default under ``~/.cache/tamis``), with one folder for each combination of tamis
 version, source code, compiler and processor. So neither is ever stale.
 
-What is in a cache is run, so only the user (or root) may be able to write to it: a folder or a file of another
-owner, or one that the group or others may write to, is refused. Where the cache is refused or cannot be written to, a
-folder of the user's among the temporary files takes its place.
+What is in a cache is run, so only the user and root may be able to write to it: a folder or a file of another owner, or
+one that the group or others may write to, is refused. Where the cache is refused or cannot be written to, a folder
+``tamis-<user id>`` among the temporary files takes its place.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def stored_code(file: Path, must_be_own: bool = False) -> bytes | None:
 
     Args:
         file: The file.
-        must_be_own: Whether it must be a file that only the user or root can have written.
+        must_be_own: Whether only the user and root may have been able to write it.
     """
     try:
         with open(file, "rb") as source:  # noqa: PTH123 - what is checked is the file that is then read

@@ -29,10 +29,10 @@ class Cleaning:
 
     Args:
         operation: One of :mod:`tamis.kernels.operations`.
-        letters: Its parameters, as the kernel wants them.
-        numbers: The same.
-        words: The same.
-        growth: How many bytes longer a text may become.
+        letters: Parameters of the operation, in the form of the kernel.
+        numbers: Further parameters.
+        words: Further parameters.
+        growth: By how many bytes a text may grow.
     """
 
     operation: int
@@ -44,7 +44,7 @@ class Cleaning:
 
 def clean(column: pa.ChunkedArray, cleaning: Cleaning) -> pa.ChunkedArray | None:
     """The changed column, or the column itself if nothing changes; ``None`` as long as the kernel is not compiled."""
-    chunks, given = [], column.chunks  # each look at them makes new objects
+    chunks, given = [], column.chunks  # each access makes new objects
     for chunk in given:
         changed = clean_array(chunk, cleaning)
         if changed is None:

@@ -192,7 +192,7 @@ def _float_hashes(values: NDArray[np.float64]) -> NDArray[np.uint64]:
         numbers = np.where(is_whole, values, 0).astype("<i8")
     values = np.where(np.isnan(values), np.nan, values)
     hashes = _row_hashes(np.where(is_whole, numbers, values.astype("<f8").view("<i8"))[:, None])
-    hashes[~is_whole] ^= _BEYOND_INT64  # so that none is equal to the whole number with the same bits
+    hashes[~is_whole] ^= _BEYOND_INT64  # so that it differs from the whole number with the same bits
     return hashes
 
 

@@ -1,4 +1,4 @@
-"""Scores texts and applies a chain of checks to them: what the heuristic filters run on.
+"""Scores texts and applies a chain of checks to them, for the heuristic filters.
 
 The work is done by the native kernel :mod:`tamis.kernels.sources.heuristics`; see there how.
 """
@@ -77,7 +77,7 @@ class Check:
         numerator: What is counted: one of :mod:`tamis.kernels.measures`.
         denominator: What that is divided by, if by anything.
         empty: The score of a text whose denominator is zero.
-        highest: The highest score there is: what is above counts as this.
+        highest: The highest possible score; a higher one counts as this.
         low: The lowest score that is kept.
         high: The highest score that is kept.
         invert: Whether to keep the other scores instead.
@@ -94,10 +94,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of texts.
+    """The result of applying checks to texts.
 
     Args:
-        scores: For each check, the scores of the texts; only those of texts that got as far mean something.
+        scores: For each check, the scores of the texts; undefined for a text that failed an earlier check.
         failed: For each text, the number of the check that it failed; -1 if it failed none.
     """
 
@@ -168,7 +168,7 @@ def _numerator(measure: int, sizes: list[int]) -> int:
 
 
 def _scratch(needed: int) -> NDArray[np.uint8]:
-    """Memory for a thread. It is kept for the next time unless it is very large."""
+    """Scratch memory of this thread. It is kept for the next call unless it is very large."""
     kept: NDArray[np.uint8] | None = getattr(_SCRATCH, "memory", None)
     if kept is not None and len(kept) >= needed:
         return kept

@@ -1,4 +1,4 @@
-"""Finds the lines of texts in which something may be amiss, at the speed of reading them where nothing is.
+"""Finds lines that may need repair, at the speed of reading where there are none.
 
 The work is done by the native kernel :mod:`tamis.kernels.sources.suspects`; see there how.
 """

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tamis.kernels.buffers import check_offsets
+
 __all__ = [
     "WHITE_SPACE",
     "CharacterSet",
@@ -47,7 +49,7 @@ class Utf8:
 
     Args:
         data: The bytes of all texts, one after the other.
-        offsets: Where each text begins, and at last where the last one ends: one more than there are texts.
+        offsets: Where each text begins, and as the last entry where the last one ends.
 
     >>> texts = Utf8.from_arrow(pa.array(["ab", None, "é"]))
     >>> texts.data.tobytes(), texts.offsets.tolist()
@@ -71,6 +73,7 @@ class Utf8:
         _, offsets_buffer, data_buffer = column.buffers()
         offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
+        check_offsets(offsets, len(data), column.type)
         return cls(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def to_arrow(self) -> pa.Array:
@@ -89,8 +92,8 @@ class Utf8:
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Utf8]:
         """The texts in runs of about ``block_bytes`` bytes; a text is never cut."""
-        # glibc hands freed memory back to the system, and gets it anew for each block, which halves the speed. Once it
-        # has seen a large array come and go it keeps more. The array is never touched, so it takes no memory.
+        # glibc returns freed memory to the system and requests it again for each block, which halves the speed. After
+        # a large array was freed it keeps more. The array is never touched, so it takes no memory.
         np.empty(_KEPT_BYTES, np.uint8)
         begin = 0
         while begin < len(self):

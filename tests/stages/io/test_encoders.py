@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tamis.errors import DataError
 from tamis.stages.io import encoders
 from tamis.stages.io.encoders import JsonlEncoder
 
@@ -67,3 +69,11 @@ def test_a_large_table_is_written_as_a_small_one(rows: int) -> None:
     lines = written(table).splitlines()
     assert lines[0] == written(table.slice(0, 1)).strip()
     assert len(lines) == rows
+
+
+def test_a_row_with_very_many_columns_is_written_in_linear_time() -> None:
+    row = {f"key {i}": i for i in range(20_000)}
+    table = pa.table([pa.array([value]) for value in row.values()], names=list(row))
+    assert json.loads(written(table)) == row
+    with pytest.raises(DataError, match="there are two columns 'key 7'"):
+        written(table.rename_columns([*table.column_names[:-1], "key 7"]))

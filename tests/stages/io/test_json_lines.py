@@ -259,9 +259,8 @@ def test_shallow_values_in_number_are_not_taken_for_deep_ones() -> None:
     assert parsed(lines(*map(json.dumps, rows))).to_pylist() == rows
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_row_with_very_many_keys_is_read_in_the_order_of_its_keys(nested: bool) -> None:
-    row = {f"key {i}": [i] if nested else i for i in range(100_000)}
+def test_a_row_with_very_many_keys_is_read_in_the_order_of_its_keys() -> None:
+    row = {f"key {i}": i for i in range(100_000)}
     table = parsed(lines(json.dumps(row)))
     assert table.column_names == list(row)
     assert table.column(99_999).to_pylist() == [row["key 99999"]]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tamis.errors import DataError, PlanError
 from tamis.stages.io import JsonlReader, JsonlReaderStage
+from tamis.stages.io.blocks import Part, block_of
 from tamis.tasks import FileGroup, FileSlice
 
 ROWS = [{"text": f"row {i} é", "n": i} for i in range(1000)]
@@ -338,3 +339,21 @@ def test_a_value_of_another_type_is_located_or_set_aside(tmp_path: Path, read: A
     (tmp_path / "b.jsonl").write_text('{"n": 2}\n\n{"n": "oops"}\n')
     with pytest.raises(DataError, match=r"b\.jsonl, line 3, byte 10: column 'n': 'oops' is not a valid double"):
         read(JsonlReader(str(tmp_path), include_path=path, types=types))
+
+
+def test_the_first_byte_of_each_row_is_known_whatever_is_between_them() -> None:
+    lines = [b'{"n": 1}', b"oops", b"", b'{"n": "x"}', b' {"n": 2}', b'{"n": 3, "m": [1]}']
+    block = block_of([Part("a", 0, b"\n".join(lines)), Part("b", 7, b'\n{"n": 4}\n'), Part("c", 0, b'{"n": 5}')])
+    stage = JsonlReaderStage(on_error="quarantine", include_path="path")
+    table, starts, broken = stage.parse_block(block, {"n": pa.int64()})
+    assert table.column("n").to_pylist() == [1, 2, 3, 4, 5]
+    assert [json.loads(block.data[start:].split(b"\n")[0])["n"] for start in starts.tolist()] == [1, 2, 3, 4, 5]
+    assert table.column("path").to_pylist() == ["a", "a", "a", "b", "c"]
+    assert [block.locate(start)[0].path for start in starts.tolist()] == ["a", "a", "a", "b", "c"]
+    assert [block.data[line.start : line.stop] for line in broken] == [b"oops", b'{"n": "x"}']
+
+
+def test_a_block_that_would_fill_the_memory_is_refused_with_its_file(tmp_path: Path, read: Any) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"".join(b'{"%d": 1}\n' % i for i in range(20_000)))
+    with pytest.raises(DataError, match=r"a\.jsonl, byte 0: 20,000 rows have 20,000 different keys"):
+        read(JsonlReader(str(tmp_path)))

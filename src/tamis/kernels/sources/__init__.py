@@ -1,5 +1,5 @@
 """Source code of the native kernels: Python that Numba compiles. Only :mod:`tamis.kernels.compiler` imports it.
 
-A module here is one kernel. It has a function ``kernel`` and its ``SIGNATURE``. Kernels work on addresses: pointers to
-Arrow's and NumPy's memory in, nothing but numbers out, no Python object in between.
+A module with a function ``kernel`` is one kernel; :mod:`tamis.kernels.signatures` describes its parameters. Kernels
+take numbers and addresses of memory of Arrow and NumPy, return a number, and use no Python object.
 """

@@ -1,4 +1,4 @@
-"""The kernel of the modifiers: changes texts and copies the others, and copies nothing where none changes."""
+"""The kernel of the modifiers: changes texts and copies the others; copies nothing if no text changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AHEAD, _BEGINNING = 4, 256  # rows, bytes
 
 
 def kernel(texts, offsets, row_count, readable, operation, letters, numbers, words, scratch, made, ends):
-    """Change texts. Gives the size of all new texts; -1 if nothing changes.
+    """Change texts. Returns the size of all new texts; -1 if nothing changes.
 
     Args:
         letters: What is searched for or put before a text, one after the other.
@@ -74,7 +74,7 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
         if changed < 0:
             if not is_copied:
                 continue
-            changed = copy(target, 0, text, 0, size)  # now, while the processor has it at hand
+            changed = copy(target, 0, text, 0, size)  # now, while it is in the cache of the processor
         if not is_copied:
             is_copied = True
             written = copy_exactly(made, 0, texts, offsets[0], start)

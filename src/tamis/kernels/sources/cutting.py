@@ -192,8 +192,8 @@ def is_listed(text, at, size, listed, numbers, keys):
 def remove_lines(text, size, target, listed, numbers, keys):
     """Leave out the lines that are listed.
 
-    A line of a certain size stands where one newline is so far behind another, which is found for 64 places at a time;
-    so few lines have to be looked at, unless there are very many sizes.
+    A line of a certain size lies between two newlines at that distance, which are found for 64 places at a time. So few
+    lines have to be compared, unless there are very many sizes.
 
     ``numbers``: how many lines are listed; how many sizes they have, 0 if too many or too large; where each line begins
     in ``listed``, and where the last ends; the sizes. ``keys``: those of the lines, in ascending order.
@@ -218,7 +218,7 @@ def remove_lines(text, size, target, listed, numbers, keys):
             for i in range(sizes, sizes + numbers[1]):
                 found |= newlines & _newlines(text, at + numbers[i] + 1)
         copy_64(target, written, text, kept)
-        behind = at + 64
+        following = at + 64
         while found != uint64(0):
             begin = at + trailing_zeros(found) + 1
             found &= found - uint64(1)
@@ -232,13 +232,13 @@ def remove_lines(text, size, target, listed, numbers, keys):
                 if end == size:
                     return max(written - 1, 0)  # without the newline before it
                 kept = end + 1
-                if end >= behind:
-                    behind = end  # whose newline is the one before the next line
+                if end >= following:
+                    following = end  # whose newline is the one before the next line
                     break
                 copy_64(target, written, text, kept)
-        written += max(behind - kept, 0)
-        kept = max(kept, behind)
-        at = behind
+        written += max(following - kept, 0)
+        kept = max(kept, following)
+        at = following
     written -= at - size
     if numbers[1] != 0:  # the last line, which no newline need follow
         begin = size

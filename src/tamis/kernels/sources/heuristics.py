@@ -1,7 +1,7 @@
-"""The kernel of the heuristic filters: scores texts and applies a chain of checks to them, all in one go.
+"""The kernel of the heuristic filters: scores texts and applies a chain of checks to them, all in one pass.
 
 A check is ``numerator / denominator``, two of :mod:`tamis.kernels.measures`, with bounds. A text that fails one is
-done: what only later checks would need is never found out. Words, lines and so on are found once, when a check first
+done: what only later checks would need is never computed. Words, lines and so on are found once, when a check first
 needs them.
 """
 
@@ -32,7 +32,7 @@ _CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 1
 
 @helper
 def part_of(measure):
-    """What has to be found out for a measure, beside the first pass."""
+    """What has to be computed for a measure, beside the first pass."""
     if measure < DIGITS:
         return 0
     if measure <= WORDS:
@@ -76,7 +76,7 @@ def kernel(
     failed,
     needed,
 ):
-    """Check texts. Gives the row to go on with when there is more scratch memory; the number of rows at the end.
+    """Check texts. Returns the row to continue with when there is more scratch memory; the number of rows at the end.
 
     Args:
         operands: For each check its numerator and denominator; -1 where there is none.

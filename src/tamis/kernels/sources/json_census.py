@@ -107,7 +107,7 @@ def mark_key(data, start, end, seen):
 
 
 def kernel(data, size, names, name_ends, name_count, most_levels, tail, counts, seen):
-    """Count. Gives 1; 0 if the quotes of a line do not come in pairs, lists and objects are nested too deeply, or it
+    """Count. Returns 1; 0 if the quotes of a line do not come in pairs, lists and objects are nested too deeply, or it
     cannot be told which keys have one of the names.
 
     Args:

@@ -53,7 +53,7 @@ def hex_digits(text, at):
 
 @helper
 def write_character(out, used, code_point):
-    """Write a character as UTF-8; gives how many bytes are used then."""
+    """Write a character as UTF-8; returns how many bytes are used then."""
     if code_point < 0x80:
         out[used] = uint8(code_point)
         return used + 1
@@ -93,9 +93,9 @@ def unescaped(byte):
 
 @helper
 def copy_character(text, at, out, used):
-    """Write the character that is escaped by its number. Gives where the escape ends (-1: it is none), the bytes used.
+    """Write the character that is escaped by its number. Returns where the escape ends (-1 if broken), and bytes used.
 
-    One beyond U+FFFF is written as two escapes.
+    A character beyond U+FFFF is escaped as two halves.
     """
     code_point = hex_digits(text, at + 2)
     at += 6
@@ -112,7 +112,7 @@ def copy_character(text, at, out, used):
 
 @helper
 def copy_string(text, at, out, used):
-    """Copy what follows an opening quote, unescaped. Gives where it ends (-1: it is broken) and the bytes used."""
+    """Copy what follows an opening quote, unescaped. Returns where it ends (-1: it is broken) and the bytes used."""
     while True:
         stops = _stops(text, at)
         copied = at  # up to here, and 64 bytes beyond
@@ -215,7 +215,7 @@ def find_key(text, start, keys, key_ends, key_count, likely):
 
 
 def kernel(text, size, first_row, most_rows, keys, key_ends, wanted, key_count, values, used, offsets, validity, kinds):
-    """Parse whole lines. Gives the number of rows there are then; -1 if a line is not of the kind it knows.
+    """Parse whole lines. Returns the number of rows there are then; -1 if a line is not of the kind it knows.
 
     Args:
         text: Lines, the last with its newline, and 64 bytes more that may be read.

@@ -26,7 +26,7 @@ _escaped = byte_mask((0, 31), (_QUOTE, _QUOTE), (_BACKSLASH, _BACKSLASH))
 
 @helper
 def write_escape(out, at, byte):
-    """Write a character that has to be escaped; gives the place after it."""
+    """Write a character that has to be escaped; returns the place after it."""
     out[at] = _BACKSLASH
     if byte == _QUOTE or byte == _BACKSLASH:  # noqa: SIM109 - Numba compiles a test for each member either way
         short = byte
@@ -54,7 +54,7 @@ def write_escape(out, at, byte):
 
 @helper
 def write_text(out, written, text, begin, end, readable, scratch):
-    """Write a text in quotes; gives the place after it. Of the text's memory ``readable`` bytes may be read."""
+    """Write a text in quotes; returns the place after it. Of the text's memory ``readable`` bytes may be read."""
     out[written] = _QUOTE
     written += 1
     at = begin
@@ -108,7 +108,7 @@ def kernel(
     capacity,
     next_row,
 ):
-    """Write rows as long as there is room. Gives the bytes written; where not even one has room, the room it needs.
+    """Write rows as long as there is room. Returns the bytes written; if not even one fits, the room it needs.
 
     ``validity`` is a byte per row, or no address where no value is null.
     """

@@ -26,28 +26,28 @@ def matching_places(block, at, letters, letter):
 
 @helper
 def allowed_places(block, at, where):
-    """The places that come into question at all, which are few in most texts."""
+    """The places where needles are looked for at all, which are few in most texts."""
     if where == NEAR_DIGITS:
         return ~uint64(0) if _digits(block, at) | _digits(block, at + 64) != uint64(0) else uint64(0)
     if where == IN_LONG_WORDS:
-        here, behind = ~_white(block, at), ~_white(block, at + 64)
+        here, after = ~_white(block, at), ~_white(block, at + 64)
         length = 1
         while length < LONG_WORD:  # a run that is twice as long each time
-            here &= (here >> uint64(length)) | (behind << uint64(64 - length))
-            behind &= behind >> uint64(length)
+            here &= (here >> uint64(length)) | (after << uint64(64 - length))
+            after &= after >> uint64(length)
             length *= 2
         return here
     return ~uint64(0)
 
 
 def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, where, scratch, found):
-    """Mark the texts that contain a needle; gives how many do.
+    """Mark the texts that contain a needle. Returns how many do.
 
     Args:
         letters: For each byte that is compared: its place in the needle, bits to set first, the lowest byte that is
             right, and how much above it one may be.
         sizes: For each needle how long it is, and where its bytes end in ``letters``. It has two at least.
-        where: Which places come into question: see :mod:`tamis.kernels.operations`.
+        where: At which places needles are looked for: see :mod:`tamis.kernels.operations`.
         scratch: At least three times :data:`PADDING`.
     """
     begin, end = offsets[0], offsets[row_count]
@@ -72,7 +72,7 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
         if allowed == uint64(0):
             at += 64
             continue
-        # The two rarest bytes of all needles first, without a branch that a processor could not foresee.
+        # The two rarest bytes of all needles first, without a branch that the processor could not predict.
         some = uint64(0)
         letter = 0
         for needle in range(needle_count):

@@ -45,7 +45,7 @@ def is_same(text, at, other, length):
 def occurrences(text, size, wanted, length):
     """How often a text is in the text, as ``str.count`` counts."""
     first, middle, last = uint8(wanted[0]), uint8(wanted[length // 2]), uint8(wanted[length - 1])
-    found = at = behind = 0
+    found = at = last_end = 0
     while at + length <= size:
         hits = (
             equal_mask(text, at, first)
@@ -55,9 +55,9 @@ def occurrences(text, size, wanted, length):
         while hits != uint64(0):
             place = at + trailing_zeros(hits)
             hits &= hits - uint64(1)
-            if place >= behind and place + length <= size and is_same(text, place, wanted, length):
+            if place >= last_end and place + length <= size and is_same(text, place, wanted, length):
                 found += 1
-                behind = place + length
+                last_end = place + length
         at += 64
     return found
 
@@ -165,7 +165,7 @@ def find_ngrams(
     """Count in the n-grams of one n, given a smaller n and the number of places left from that (0 and -1: all).
 
     The counts go to ``counts[result]`` (characters of the most frequent one) and the place after that (characters of
-    those that were there before). Gives the number of places where n-grams of n words repeat.
+    those that were there before). Returns the number of places where n-grams of n words repeat.
     """
     words = counts[WORDS]
     begins = words - n + 1

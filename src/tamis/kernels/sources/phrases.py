@@ -137,7 +137,7 @@ def is_hex(byte):
 @helper
 def find_urls(text, size, counts):
     """Count the characters of http and https addresses, and see whether one has "porn" in it."""
-    characters = pornographic = behind = at = 0
+    characters = pornographic = last_end = at = 0
     while at < size:
         hits = _colons(text, at) & equal_mask(text, at + 1, uint8(_SLASH)) & equal_mask(text, at + 2, uint8(_SLASH))
         while hits != uint64(0):
@@ -146,7 +146,7 @@ def find_urls(text, size, counts):
             start = colon - 4
             if start >= 0 and text[colon - 1] == 115:  # s
                 start -= 1
-            if start < behind or colon + 2 >= size:
+            if start < last_end or colon + 2 >= size:
                 continue
             if text[start] != 104 or text[start + 1] != 116 or text[start + 2] != 116 or text[start + 3] != 112:
                 continue
@@ -166,7 +166,7 @@ def find_urls(text, size, counts):
                     break
             if end > colon + 3:
                 characters += end - start
-                behind = end
+                last_end = end
                 for i in range(start, end - 3):
                     if text[i] == 112 and text[i + 1] == 111 and text[i + 2] == 114 and text[i + 3] == 110:
                         pornographic = 1

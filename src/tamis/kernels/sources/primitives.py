@@ -3,8 +3,8 @@
 Text is read 64 bytes at a time: comparing them gives a mask of 64 bits, one per byte, and the bits of a mask are then
 walked with :func:`trailing_zeros`. That is several times faster than a loop over bytes, on any processor.
 
-Indices are bytes (or elements) from where a pointer points. Nothing checks them: a caller sees to it that at least
-:data:`PADDING` bytes that may be read follow a text.
+Indices are bytes (or elements) from where a pointer points. They are not checked here: :mod:`tamis.kernels.arguments`
+checks the arrays of a call, and kernels that read :data:`PADDING` bytes after a text copy the last texts of a buffer.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
 
 @intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Have the processor fetch the memory around an index, which need not be there, for when it is read."""
+    """Have the processor fetch the memory around an index, before it is read. It need not exist."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(32)
@@ -214,7 +214,7 @@ def copy_64_replacing(typing_context: Any, target: Any, at: Any, source: Any, in
 
 @intrinsic
 def load64(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """The eight bytes from an index on as one number, the first the lowest."""
+    """The eight bytes from an index on as one number, the first byte the lowest."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
@@ -255,7 +255,7 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 @intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """How many zeros are below the lowest bit that is set; 64 if none is."""
+    """How many zeros are below the lowest bit that is set; 64 if there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(_BIT, 0))
@@ -265,7 +265,7 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 @intrinsic
 def leading_zeros(typing_context: Any, word: Any) -> Any:
-    """How many zeros are above the highest bit that is set; 64 if none is."""
+    """How many zeros are above the highest bit that is set; 64 if there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(_BIT, 0))

@@ -1,8 +1,7 @@
 """Replaces and removes characters of a text.
 
-Each function reads a text and writes the new one, and gives its size; -1 if it stays as it is, and what was written
-then means nothing.
-Bytes after the text are read and bytes after the output are overwritten, :data:`PADDING` at most.
+Each function reads a text, writes the new one and returns its size; -1 if the text stays as it is, and what was written
+then means nothing. At most :data:`PADDING` bytes after the text are read, and as many after the new one overwritten.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _returns = any_of("\r")
 
 @helper
 def copy(target, at, source, begin, end):
-    """Copy bytes, 64 at a time; gives the place after them."""
+    """Copy bytes, 64 at a time. Returns the place after them."""
     size = end - begin
     done = 0
     while done < size:
@@ -62,7 +61,7 @@ def copy(target, at, source, begin, end):
 
 @helper
 def copy_exactly(target, at, source, begin, end):
-    """The same, and nothing after them is read or written."""
+    """The same, but nothing after them is read or written."""
     size = end - begin
     whole = size & ~63
     copy(target, at, source, begin, begin + whole)
@@ -75,7 +74,7 @@ def copy_exactly(target, at, source, begin, end):
 def unify_quotes(text, size, target):
     at = done = written = 0
     while at < size:
-        if _quote_leads(text, at) == uint64(0):  # rare enough in most languages for the processor to foresee it
+        if _quote_leads(text, at) == uint64(0):  # rare enough in most languages for the processor to predict it
             at += 64
             continue
         curly = _e2(text, at) & _80(text, at + 1) & _98_to_9f(text, at + 2)  # U+2018 to U+201F
@@ -117,7 +116,7 @@ def normalize_newlines(text, size, target):
             while done < size and text[done] == 10:
                 done += 1
             at = done
-    # The same for Windows' newlines, in what the first pass left.
+    # The same for newlines of Windows, in what the first pass left.
     source, limit = text, size
     if done > 0:
         source, limit = target, copy(target, written, text, done, size)
@@ -143,7 +142,7 @@ def normalize_newlines(text, size, target):
 
 @helper
 def crlf_run(text, at, size):
-    """Where three Windows' newlines follow one another, from a place on; the size if nowhere."""
+    """Where three newlines of Windows follow one another, from a place on; the size if nowhere."""
     while at < size:
         found = _returns(text, at)
         while found != uint64(0):
@@ -158,7 +157,7 @@ def crlf_run(text, at, size):
 
 @helper
 def space_at(text, at):
-    """How many bytes the white space has that stands at a place; 0 if none does."""
+    """How many bytes the white space character at a place has; 0 if there is none."""
     byte = text[at]
     if byte < 0x80:
         return 1 if 9 <= byte <= 13 or 28 <= byte <= 32 else 0
@@ -178,7 +177,7 @@ def space_at(text, at):
 
 @helper
 def url_begin(text, colon, least):
-    """Where the address begins whose ``://`` stands at a place; -1 if there is none."""
+    """Where the address begins whose ``://`` is at a place; -1 if there is none."""
     at = colon
     if at > least and text[at - 1] | 32 == 115:  # 's'
         at -= 1
@@ -226,13 +225,13 @@ def remove_urls(text, size, target):
         if place >= size:
             break
         if text[place] == 58:
-            begin, behind = url_begin(text, place, done), place + 3
+            begin, after = url_begin(text, place, done), place + 3
         else:
-            begin, behind = place, place + 4
+            begin, after = place, place + 4
         at = place + 1
-        if begin >= 0 and behind < size and space_at(text, behind) == 0:
+        if begin >= 0 and after < size and space_at(text, after) == 0:
             written = copy(target, written, text, done, begin)
-            done = at = next_space(text, behind, size)
+            done = at = next_space(text, after, size)
     if done == 0:
         return -1
     return copy(target, written, text, done, size)

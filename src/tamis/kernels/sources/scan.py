@@ -44,8 +44,8 @@ _beginnings = byte_mask((0xC0, 0xFF))
 def character(text, at):
     """The character of more than one byte that begins at a byte, and how many bytes it has.
 
-    Bytes that are not UTF-8 (Parquet files may hold any) become some character, but one that exists:
-    tables are as long as there are characters.
+    Bytes that are not UTF-8 (Parquet files may hold any) become some character of Unicode: tables have no place for
+    others.
     """
     lead = int64(text[at])
     second = int64(text[at + 1]) & 63
@@ -140,13 +140,13 @@ def classify(text, size, is_ascii, blocks, flags, spaces, letters, continued, co
         space = spaces[word]
         word_count += count_ones(~space & ((space << uint64(1)) | was_space))
         was_space = space >> uint64(63)
-        # Words are runs of ones. Adding a one anywhere in a run makes it spill over into the space behind it.
+        # Words are runs of ones. Adding a one anywhere in a run makes it overflow into the space after it.
         carried = carry if word > 0 else uint64(0)
         once = ~space + letters[word]
         total = once + carried
         letter_words += count_ones(total & space)
         carry = uint64(1) if once < letters[word] or total < carried else uint64(0)
-    # A word that ends with the last bitmap spills over beyond it.
+    # A word that ends with the last bitmap overflows beyond it.
     letter_words += int64(carry) if words > 0 else 0
     continued_before[words] = continued_count
     counts[LETTERS] = letter_count

@@ -1,4 +1,4 @@
-"""The kernel that finds lines in which something may be amiss: a sequence of characters, an entity, a misplaced mark.
+"""The kernel that finds lines that may need repair: with a sequence of characters, an entity or a misplaced mark.
 
 The sequences are patterns, in each place of which one of some characters stands. All patterns are followed at once:
 each place has a bit, and a character has a mask of the places where it may stand (the "shift-and" method; Baeza-Yates
@@ -45,7 +45,7 @@ def first_in(mask, text, at, size):
 
 @helper
 def is_entity(text, at, size):
-    """Whether ``&name;``, ``&#12;`` or the like stands at a place."""
+    """Whether ``&name;``, ``&#12;`` or the like begins at a place."""
     at += 1
     if at < size and text[at] == 35:  # '#'
         at += 1
@@ -64,7 +64,7 @@ def is_entity(text, at, size):
 
 @helper
 def back(text, at, characters):
-    """The beginning of the character so many before a place, but not before its line."""
+    """Where the character begins that is so many before a place; the begin of the line if that comes first."""
     while characters > 0 and at > 0 and text[at - 1] != 10:
         at -= 1
         while at > 0 and text[at] & 0xC0 == 0x80:
@@ -131,7 +131,7 @@ def kernel(
     room,
     next_row,
 ):
-    """Find lines. Gives how many; ``next_row`` says where to go on when there is more room.
+    """Find lines. Returns how many; ``next_row`` is where to continue when there is more room.
 
     Args:
         kinds: The kind of each of the first 65,536 characters, and of all others together.

@@ -14,7 +14,7 @@ _leads_of_2 = byte_mask((0xC2, 0xDF))
 _leads_of_3 = byte_mask((0xE0, 0xEF))
 _leads_of_4 = byte_mask((0xF0, 0xF4))
 
-# Leads behind which not every continuation may stand, and those that may not.
+# Leads that not every continuation may follow, and the continuations that may not.
 _particular = byte_mask((0xE0, 0xE0), (0xED, 0xED), (0xF0, 0xF0), (0xF4, 0xF4))
 _e0, _not_after_e0 = byte_mask((0xE0, 0xE0)), byte_mask((0x80, 0x9F))
 _ed, _not_after_ed = byte_mask((0xED, 0xED)), byte_mask((0xA0, 0xBF))

@@ -239,7 +239,7 @@ def hash_128(data, begin, size, secret, accumulators):
 
 
 def kernel(data, offsets, row_count, secret, accumulators, width, hashes):
-    """Hash byte strings. Gives 0.
+    """Hash byte strings. Returns 0.
 
     Args:
         secret: The 192 bytes that the specification calls the default secret.

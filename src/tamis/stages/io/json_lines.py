@@ -1,10 +1,11 @@
 """Parse a block of JSON lines into an Arrow table without losing or changing a value.
 
-Lines of strings and numbers, which is what most data sets are made of, have a parser of their own. For others Polars is
-the fastest there is when it is told the columns, so they are guessed from the first rows. A guess can be wrong in ways
-that Polars does not report: it leaves out keys it does not know, takes the first of two equal keys, and turns a number
-in a text column into text. So the block's bytes are counted independently, and a table is only trusted when it accounts
-for every key and every string in them. What fails that test, and what Polars refuses, is parsed line by line.
+Lines of strings and numbers, which most data sets consist of, have a parser of their own. For others Polars is the
+fastest one when it is told the columns, so they are guessed from the first rows. A guess can be wrong in ways that
+Polars does not report: it leaves out keys it does not know, takes the first of two equal keys, and turns a number in a
+text column into text. So the bytes of the block are counted independently, and a table is only trusted when it accounts
+for every row, every key and every string in them. A block that fails this test, or that Polars refuses, is parsed line
+by line.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class JsonlReaderStage(ReaderStage):
     """Read the JSON lines of a task.
 
     Args:
-        types: Arrow types by column, where they are not to be found out.
+        types: Arrow types by column; those of other columns are inferred.
 
     >>> import fsspec
     >>> from tamis.tasks import FileGroup
@@ -59,7 +59,7 @@ class JsonlReaderStage(ReaderStage):
 
         Args:
             block: The lines.
-            types: Arrow types by column, where they are not to be found out.
+            types: Arrow types by column; those of other columns are inferred.
         """
         try:
             parsed = parse_json_lines(block.data, self.fields)
@@ -171,7 +171,7 @@ class JsonlReader(Reader):
         read_kwargs: Only there for scripts written for NeMo Curator; ``storage_options`` in it is used.
         file_extensions: Endings to look for in directories; ``.jsonl``, ``.ndjson`` and ``.json`` by default.
         storage_options: For the fsspec file system.
-        on_error: ``"raise"`` stops at a line that cannot be read, ``"quarantine"`` sets it aside and goes on.
+        on_error: ``"raise"`` stops at a line that cannot be read, ``"quarantine"`` sets it aside and continues.
         include_path: Name of a column that gets the path of each row's file; none when not given.
         max_row_bytes: Largest line that is read, as a number or as ``"1GiB"``; a longer one counts as broken.
         types: Arrow types by column, such as ``{"score": "float64"}``. Without, they are found for each block on its
