@@ -23,7 +23,7 @@ from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
 from tamis.stages.base import processing_stage
 from tamis.stages.flow import Route
-from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+from tamis.stages.io import FilePartitioningStage, JsonlReader, JsonlWriter, ParquetWriter
 from tamis.stages.io.output_directory import MARKER
 from tamis.stages.text.filters import ScoreFilter, WordCountFilter
 from tamis.tasks import DocumentBatch
@@ -335,6 +335,7 @@ def test_what_a_directory_scan_leaves_out_is_counted(caplog: pytest.LogCaptureFi
 
 def test_secrets_are_written_nowhere(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Of a run that fails at a signed address with a password, below a store with credentials."""
+    monkeypatch.setattr(FilePartitioningStage, "check_input", lambda self: None)  # else it fails when it is planned
     reader = JsonlReader(
         "http://ann:PASS@127.0.0.1:9/a.jsonl?X-Amz-Signature=SIGNED&part=1", storage_options={"headers": {"k": "TOKEN"}}
     )

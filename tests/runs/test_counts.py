@@ -87,7 +87,7 @@ def test_a_run_directory_is_used_by_one_run_at_a_time(tmp_path: Path) -> None:
     run(tmp_path, JsonlReader(source), JsonlWriter(str(tmp_path / "other")))  # the directory was free again
     assert not (tmp_path / "run" / "run.lock").exists()
     RunDirectory.create("first", str(tmp_path / "another"))
-    with pytest.raises(PlanError, match="another run uses this directory"):
+    with pytest.raises(PlanError, match="another run writes there"):
         RunDirectory.create("second", str(tmp_path / "another"))
 
 

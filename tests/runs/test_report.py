@@ -36,7 +36,15 @@ def summary(**changes: Any) -> RunSummary:
         "output_rows": 600,
         "output_bytes": 4096,
         "quarantine": [
-            {"stage": "read", "task": "t", "path": "a.jsonl", "line": 7, "byte": 99, "problem": "not JSON", "raw": "{"}
+            {
+                "stage": "read",
+                "task": "t",
+                "source": "a.jsonl",
+                "position": 99,
+                "line": 7,
+                "problem": "not JSON",
+                "raw": "{",
+            }
         ],
         "tamis": "0.1.0",
     }
@@ -56,6 +64,7 @@ def test_the_page_shows_the_run() -> None:
         "not JSON",
         "out/part-1.jsonl",
         "24 rows, 1 shown",
+        "read · a.jsonl:99, line 7",
         "1 list_files\n2 read",
     ):
         assert shown in text
@@ -80,7 +89,7 @@ def test_hostile_data_is_shown_and_does_nothing() -> None:
         error=EVIL,
         stages=[StageStats(EVIL, 1, 1, 10, 5, dropped={EVIL: 5}, quarantined=0)],
         outputs=[{"path": EVIL, "rows": 1, "bytes": 1}],
-        quarantine=[{"stage": EVIL, "path": EVIL, "line": EVIL, "byte": EVIL, "problem": EVIL, "raw": EVIL}],
+        quarantine=[{"stage": EVIL, "source": EVIL, "line": EVIL, "position": EVIL, "problem": EVIL, "raw": EVIL}],
     )
     page = Page(render_report(hostile))
     assert page.tags.count("script") == 1  # ours

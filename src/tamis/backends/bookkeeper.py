@@ -157,13 +157,18 @@ class Bookkeeper:
                 f"first one: {self._first_problem}"
             )
 
-    def fraction(self, total: int | None) -> float | None:
+    def takes_input(self, group: int) -> bool:
+        """Whether the tasks of a group are the input of the run."""
+        return self._from_source[group]
+
+    def fraction(self, total: int | None, running: int = 0) -> float | None:
         """The share of the input that has been processed, 0 to 1.
 
         Args:
             total: The size of the input in bytes, where it is known.
+            running: Bytes that have been processed of tasks that are still running.
         """
-        return min(1.0, self.weight_done / total) if total else None
+        return min(1.0, (self.weight_done + running) / total) if total else None
 
     def tell(self, text: str) -> None:
         """Show a message to the user."""

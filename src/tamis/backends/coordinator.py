@@ -154,13 +154,22 @@ class Coordinator:
         return Snapshot(
             elapsed_s=self._substrate.now() - self._began,
             stages=self.books.stats,
-            fraction=self.books.fraction(total),
+            fraction=self.books.fraction(total, self._running_bytes() if total else 0),
             held_bytes=self.held_bytes,
             budget_bytes=self.limits.budget_bytes,
             running=len(self._dispatcher.assignments),
             workers=len(self.registry),
             state=state or ("draining" if self.scheduler.draining else "running"),
         )
+
+    def _running_bytes(self) -> int:
+        """Bytes of input that workers have processed of the tasks they are running."""
+        largest: dict[int, int] = {}  # what a worker has processed cannot be more than the largest of its assignments
+        for assignment in self._dispatcher.assignments.values():
+            if self.books.takes_input(assignment.group):
+                worker, weight = assignment.worker.index, sum(e.weight for e in assignment.batch)
+                largest[worker] = max(largest.get(worker, 0), weight)
+        return sum(min(most, self._substrate.processed_bytes(worker)) for worker, most in largest.items())
 
     def tell(self, text: str) -> None:
         """Show a message to the user."""

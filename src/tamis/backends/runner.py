@@ -31,6 +31,7 @@ from tamis.runs.publication import remove_unpublished, sync
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
+from tamis.stages.io.bytes_read import bytes_read, forget_bytes
 from tamis.stages.io.paths import is_local, join
 from tamis.stages.scratch import write_file
 from tamis.stages.spill import spill
@@ -200,6 +201,8 @@ class GroupRunner:
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
         self._outcome = Outcome()
+        self._rank = {vertex: rank for rank, vertex in enumerate(sorted(self._stages))}
+        self._read = (0, 0)  # bytes of input that were read for the batches before the latest one, and including it
         self._at = spec.entry
         self._bad: dict[int, list[dict[str, Any]]] = {}
         self._calls = AsyncCalls(spec) if spec.is_async else None
@@ -230,6 +233,7 @@ class GroupRunner:
 
     def _run(self, tasks: list[Task[Any]], began: float, made: AwaitedResults | None = None) -> Outcome:
         self._outcome, self._bad, self._carried, self._drop_log = Outcome(), {}, 0, DropLog()
+        forget_bytes()
         try:
             if not self._ready:
                 self._set_up()
@@ -245,6 +249,7 @@ class GroupRunner:
             self._abandon(failed)
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             self._abandon(Outcome(failure=self._failure(error)))
+        self._read = (0, 0)
         self._at = self._spec.entry
         self._outcome.seconds = time.perf_counter() - began
         return self._outcome
@@ -270,7 +275,10 @@ class GroupRunner:
     def _at(self, vertex: int) -> None:
         self._vertex = vertex
         if self._marker is not None:
-            self._marker.note(vertex)
+            before, including = self._read
+            # Each stage counts the same; it is a coarse figure, but it moves while a long task runs.
+            done = (including - before) * self._rank.get(vertex, 0) // len(self._rank)
+            self._marker.note(vertex, before + done)
 
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
@@ -363,6 +371,8 @@ class GroupRunner:
                 break
             finally:
                 seconds += time.perf_counter() - began
+            if vertex == self._spec.entry:
+                self._read = (self._read[1], bytes_read())
             if children is None or children.parent is not parent:
                 self._end(vertex, children)
                 children = Children(parent)

@@ -193,12 +193,11 @@ def _quarantine(summary: RunSummary) -> str:
 def row_name(row: Mapping[str, Any]) -> str:
     """The name of a row, ``source:position``, and its line where that is known.
 
-    >>> row_name({"source": "a.parquet", "position": 17}), row_name({"path": "a.jsonl", "line": 3, "byte": 99})
-    ('a.parquet:17', 'a.jsonl:99, line 3')
+    >>> row_name({"source": "a.jsonl", "position": 99, "line": 3}), row_name({"path": "a.parquet"})
+    ('a.jsonl:99, line 3', 'a.parquet')
     """
-    source = row.get("source") or row.get("path") or ""
-    position = row.get("position") if row.get("position") is not None else row.get("byte")
-    name = f"{source}:{position}" if position is not None else str(source)
+    source, position = row.get("source") or row.get("path") or "", row.get("position")
+    name = f"{source}:{position}{row.get('part') or ''}" if position is not None else str(source)
     return f"{name}, line {row['line']}" if row.get("line") is not None else name
 
 

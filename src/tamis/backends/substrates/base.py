@@ -120,5 +120,9 @@ class Substrate(Protocol):
     def save_task(self, payload: Any, path: str) -> None:
         """Write a task to a file of the run directory, from where it is."""
 
+    def processed_bytes(self, worker: int) -> int:
+        """Bytes of input that a worker has processed of the assignment it is running; 0 where that is not known."""
+        ...
+
     def close(self, *, at_once: bool) -> None:
         """Stop all workers: after tearing down their stages, or at once."""

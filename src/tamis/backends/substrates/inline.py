@@ -127,6 +127,10 @@ class InlineSubstrate:
     def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """Nothing to kill."""
 
+    def processed_bytes(self, worker: int) -> int:
+        """Not known to the driver, which is the worker itself."""
+        return 0
+
     def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)

@@ -39,6 +39,10 @@ class MixedSubstrate(ThreadSubstrate):
         """Write the task to a file."""
         self._threads.save_task(payload, path)
 
+    def processed_bytes(self, worker: int) -> int:
+        """What the worker has noted."""
+        return self._homes[worker].processed_bytes(worker)
+
     def close(self, *, at_once: bool) -> None:
         """Stop both."""
         self._by_process.close(at_once=at_once)

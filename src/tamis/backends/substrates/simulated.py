@@ -126,6 +126,10 @@ class SimulatedSubstrate:
         """Let a worker die."""
         self._at(self._clock, worker, WorkerDied(worker, running or tuple(self._workers[worker].begun), why))
 
+    def processed_bytes(self, worker: int) -> int:
+        """Not known in a simulation."""
+        return 0
+
     def save_task(self, payload: Any, path: str) -> None:
         """There is nothing to write."""
 

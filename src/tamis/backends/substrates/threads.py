@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import GroupSpec, Outcome, RunPaths
+from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, Event, WorkerDied, WorkerStopped
 from tamis.backends.substrates.inline import WorkerRunners
+from tamis.stages.io.paths import is_local
 from tamis.tasks.storage import write_task
 
 Assignment = tuple[int, int, list[Envelope]]
@@ -83,6 +85,10 @@ class ThreadSubstrate:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)
 
+    def processed_bytes(self, worker: int) -> int:
+        """What the worker has noted."""
+        return RunningStage.processed_bytes(RunningStage.path(self._places.scratch, str(worker)))
+
     def close(self, *, at_once: bool) -> None:
         """Let the threads end; a thread cannot be stopped in the middle of a task, so at once means: do not wait."""
         for state in self._workers.values():
@@ -93,7 +99,9 @@ class ThreadSubstrate:
                     state.thread.join()
 
     def _work(self, worker: int, inbox: Inbox, gpu_ids: tuple[int, ...]) -> None:
-        placement = WorkerRunners(self._specs, self._places, str(worker), gpu_ids)
+        scratch = self._places.scratch
+        marker = RunningStage(RunningStage.path(scratch, str(worker))) if scratch and is_local(scratch) else None
+        placement = WorkerRunners(self._specs, self._places, str(worker), gpu_ids, marker)
         while True:
             assignment = inbox.get()
             if assignment is None:

@@ -13,6 +13,7 @@ from tamis.errors import DataError
 from tamis.sizes import size_text
 from tamis.stages.emit import BadRow, BadRows
 from tamis.stages.io.byte_streams import BOM, byte_stream, check_plain
+from tamis.stages.io.bytes_read import count_bytes
 from tamis.stages.io.paths import compression_of, filesystem, is_local, reading
 from tamis.tasks import FileSlice
 
@@ -240,6 +241,7 @@ def _range_part(
             last = file.size if stop >= file.size else _after_newline(read, stop - 1, furthest)
             is_cut_off = last is None and furthest < file.size
             data = read(first, stop if is_cut_off else last or file.size)
+            count_bytes(len(data))
         finally:
             close()
     if first == 0:

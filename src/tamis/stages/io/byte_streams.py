@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from tamis.errors import DataError
 from tamis.stages.emit import BadRow
+from tamis.stages.io.bytes_read import count_bytes
 from tamis.stages.io.paths import COMPRESSED, compression_of, open_read, reading
 from tamis.tasks import FileSlice
 
@@ -73,6 +74,7 @@ def byte_stream(file: FileSlice, storage_options: dict[str, Any]) -> Iterator[by
             return
         first = True
         while piece := handle.read(_PIECE_BYTES):
+            count_bytes(len(piece))
             if first:
                 check_plain(file.path, piece)
             first = False
@@ -95,6 +97,7 @@ def _decompressed(path: str, kind: str, handle: BinaryIO) -> Iterator[bytes]:
     buffered = io.BufferedReader(handle, _PIECE_BYTES) if isinstance(handle, io.RawIOBase) else handle
     stream, began, done, out = _new_decompressor(kind), False, 0, 0
     while fed := buffered.read(_FED_BYTES.get(kind, _PIECE_BYTES)):
+        count_bytes(len(fed))
         while fed:
             if stream.eof:
                 # gzip files may be padded with zeros; anything else after a stream must be another one.

@@ -15,6 +15,7 @@ from tamis.sizes import size_text
 from tamis.stages.base import ProcessingStage
 from tamis.stages.emit import BadRows
 from tamis.stages.io.blocks import QUARANTINE_HINT, too_long
+from tamis.stages.io.bytes_read import count_bytes
 from tamis.stages.io.one_schema import with_empty_structs
 from tamis.stages.io.parquet_sizes import RowGroupSizes
 from tamis.stages.io.paths import cannot_read, is_local, open_read
@@ -80,8 +81,12 @@ class ParquetReaderStage(TableReaderStage):
                     )
             self._hold_to_first(file.path, parquet.schema_arrow)
             sizes = RowGroupSizes(parquet, source, self.fields)
-            for groups in self._portions(sizes, _owned(parquet.metadata, file)):
-                yield from self._rows(parquet, sizes, groups, file.path)
+            owned = _owned(parquet.metadata, file)
+            rows = sum(sizes.rows(group) for group in owned)
+            for groups in self._portions(sizes, owned):
+                for found in self._rows(parquet, sizes, groups, file.path):
+                    count_bytes(0 if isinstance(found, BadRows) else file.nbytes * found.num_rows // max(rows, 1))
+                    yield found
 
     def _hold_to_first(self, path: str, schema: pa.Schema) -> None:
         """Refuse a file whose schema does not fit that of the first: other columns, or types that cannot be unified."""
