@@ -25,6 +25,7 @@ from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+from tamis.stages.io.output_directory import MARKER
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, FileGroup
 
@@ -238,10 +239,11 @@ def _shown(task: Any, target: Path) -> Any:
 
 
 def _digests(directory: Path) -> dict[str, str]:
+    """The files of a directory, without those that say which run wrote them."""
     return {
         p.relative_to(directory).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
         for p in sorted(directory.rglob("*"))
-        if p.is_file() and not p.name.startswith(".")  # the marker of an output directory names its run
+        if p.is_file() and p.name != MARKER
     }
 
 
