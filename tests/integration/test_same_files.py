@@ -15,7 +15,6 @@ from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Route, Tee
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
-from tamis.stages.io.output_directory import MARKER
 from tamis.tasks import DocumentBatch
 
 WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("processes", 1), ("processes", 8)]
