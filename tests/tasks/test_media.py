@@ -171,7 +171,7 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         next(ImageBatch({"text": ["a"]}).pixels())
     for package, batch in (("PIL", broken), ("av", VideoTask({"video_path": [str(MEDIA / "asl_yes.mkv")]}))):
         monkeypatch.setitem(__import__("sys").modules, package, None)
-        with pytest.raises(MissingExtraError, match=r"pip install \"tamis\[(image|video)\]\""):
+        with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[(image|video)\]'"):
             batch.with_metadata()
 
 
