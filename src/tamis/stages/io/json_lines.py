@@ -113,7 +113,8 @@ def _parse_fast(data: bytes, fields: Sequence[str] | None, rows: int) -> pa.Tabl
         return flat
     import polars as pl
 
-    errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
+    # OSError: Polars takes bytes that begin like a gzip file for one.
+    errors = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError)
     if fields is not None:
         table = _parse_chosen(data, fields, errors)
         if table is not None and table.num_rows == rows:
