@@ -86,9 +86,11 @@ def segments_of(plan: Plan) -> list[Segment]:
     """Cut a plan into segments.
 
     >>> from tamis.plan import make_plan
+    >>> from tamis.quickstart import sample_files
     >>> from tamis.stages.deduplication.exact import ExactDeduplication
     >>> from tamis.stages.io import JsonlReader, JsonlWriter
-    >>> plan = make_plan("example", [JsonlReader("in", fields=["text"]), ExactDeduplication(), JsonlWriter("out")])
+    >>> reader = JsonlReader(sample_files(), fields=["text"])
+    >>> plan = make_plan("example", [reader, ExactDeduplication(), JsonlWriter("out")])
     >>> [(len(s.sources), len(s.groups)) for s in segments_of(plan)]
     [(1, 1), (1, 1), (1, 1)]
     """
