@@ -211,8 +211,8 @@ def test_plain_definitions_serve_until_the_kernel_is_there(tmp_path: Path) -> No
         stage = ScoreFilter([WordCountFilter(30, 80), RepeatingTopNGramsFilter(2, 0.9)], score_field=["words", "top"])
 
         def results():
-            return [item.data.to_pydict() if isinstance(item, DocumentBatch) else (item.rows.tolist(), item.scores)
-                    for item in stage.process(DocumentBatch({"text": texts}))]
+            made = stage.process(DocumentBatch({"text": texts}))
+            return made.data.to_pydict(), [(drop.rows.tolist(), drop.scores.to_pylist()) for drop in made.dropped]
 
         plain = results()
         assert not native._LOADED

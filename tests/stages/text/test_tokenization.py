@@ -138,7 +138,7 @@ def test_a_pair_that_does_not_fit_together_is_refused(tokenizer: str, tmp_path: 
     with pytest.raises(DataError, match="do not fit"):
         MegatronPair.open(prefix)
     Path(f"{prefix}.idx").write_bytes(b"something else")
-    with pytest.raises(DataError, match="no index"):
+    with pytest.raises(DataError, match="not an index"):
         merge_file_prefixes([prefix], str(tmp_path / "all"))
 
 
