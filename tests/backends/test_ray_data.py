@@ -180,7 +180,10 @@ def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path)
 
 
 def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
-    stages = [Slow().with_(name=f"g{i}", resources=Resources(gpus=1)) for i in range(3)]
+    class Alone(Slow):
+        fuse = False  # a worker of its own, although its neighbour needs the same
+
+    stages = [Alone().with_(name=f"g{i}", resources=Resources(gpus=1)) for i in range(3)]
     with pytest.raises(ResourceError, match=r"3 GPUs together \(g0: 1, g1: 1, g2: 1\), the cluster has 2"):
         run(stages, tmp_path, batches(1))
 
