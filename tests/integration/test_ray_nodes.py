@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import pickle
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -268,6 +269,7 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(machines: Cluster, tmp
 
 def test_a_machine_that_does_not_see_the_run_directory_says_so(tmp_path: Path) -> None:
     worker = RayWorker(Home(variables={}), "0", ())
+    worker.begin(pickle.dumps({}))
     failure, _, _ = worker.set_up(RunPaths(str(tmp_path / "elsewhere" / "scratch")), [], None)
     assert failure is not None
     assert failure.permanent
