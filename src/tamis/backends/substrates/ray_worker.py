@@ -69,6 +69,7 @@ class RayWorker:
         self._worker_id, self._gpu_ids = worker_id, gpu_ids
         self._stage_thread = ThreadPoolExecutor(1, thread_name_prefix="tamis-stages")
         self._begun = Future[None]()  # calls may overtake each other
+        self._stopped = False
         if gpu_ids:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(cards_of_this_node()[i] for i in gpu_ids)
 
@@ -127,6 +128,8 @@ class RayWorker:
     def _set_up(
         self, places: RunPaths, eager: Sequence[int], node_failure: Failure | None
     ) -> tuple[Failure | None, bool, float]:
+        if self._stopped:  # the call to stop overtook this one: what is set up now would not be torn down
+            return None, False, 0.0
         began = time.perf_counter()
         wrong = self._prepare(places, node_failure)
         if wrong is not None:
@@ -141,6 +144,7 @@ class RayWorker:
         return _answer([self._placement.runner(group).run(tasks) for group, tasks in assignments], slots)
 
     def _stop(self) -> None:
+        self._stopped = True
         if hasattr(self, "_placement"):
             self._placement.close()
 
