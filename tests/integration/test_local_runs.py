@@ -361,7 +361,8 @@ def test_a_killed_worker_is_replaced_and_its_task_done_by_another(tmp_path: Path
     result = run(tmp_path, [Make(12), victim], ("processes", 2))
     assert sorted(r["n"] for r in rows(result)) == list(range(120))
     assert len(list(victims.iterdir())) == 4
-    assert result.stage("victim").retries == 4
+    # A worker that dies while its last answer is on the way puts no blame on the task, and that is no failed try.
+    assert 1 <= result.stage("victim").retries <= 4
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
