@@ -83,7 +83,7 @@ def measure(megabytes: int) -> dict[str, Any]:
 
     from tamis.backends.streaming import StreamingExecutor
     from tamis.pipeline import Pipeline
-    from tamis.stages.base import processing_stage
+    from tamis.stages.function_decorators import processing_stage
     from tamis.stages.io import JsonlReader, JsonlWriter
     from tamis.tasks import DocumentBatch
 

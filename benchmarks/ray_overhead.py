@@ -39,7 +39,7 @@ def executor_of(engine: str) -> Any:
 def run_tamis(engine: str, tasks: int) -> float:
     """Seconds of one run of three empty stages."""
     from tamis.pipeline import Pipeline
-    from tamis.stages.base import processing_stage
+    from tamis.stages.function_decorators import processing_stage
     from tamis.tasks import DocumentBatch
 
     @processing_stage(name="same")

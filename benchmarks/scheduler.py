@@ -21,8 +21,8 @@ from typing import Any
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
+from tamis.backends.outcome import Outcome
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Outcome
 from tamis.backends.substrates.base import Done
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
 from tamis.backends.worker_registry import Pool, WorkerRegistry

@@ -13,10 +13,11 @@ import pytest
 
 from tamis.errors import StageError
 from tamis.pipeline import Pipeline
-from tamis.stages.base import ProcessingStage, SourceStage, processing_stage
+from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import BadRow, BadRows, Publish
 from tamis.stages.flow import Route
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch, FileGroup
 from tamis.testing import assert_batches_equal, run_everywhere, run_stage
 

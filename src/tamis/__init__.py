@@ -21,7 +21,7 @@ _HOMES = {
     "ProcessingStage": "tamis.stages.base",
     "Resources": "tamis.stages.resources",
     "Task": "tamis.tasks",
-    "processing_stage": "tamis.stages.base",
+    "processing_stage": "tamis.stages.function_decorators",
 }
 
 __all__ = [

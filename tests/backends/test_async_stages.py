@@ -12,7 +12,8 @@ from async_stages import Backwards, FailsOnce, Hangs, Meet, rows_of
 from tamis.backends.local import LocalExecutor
 from tamis.errors import StageError
 from tamis.pipeline import Pipeline
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
 LOCAL = [LocalExecutor(0), LocalExecutor(2, "threads"), LocalExecutor(2, "processes")]

@@ -17,8 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tamis.backends.balance import Demand, Node, check_fits
+from tamis.backends.outcome import Failure
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Failure
 from tamis.backends.substrates.simulated import Start, Work
 from tamis.errors import ResourceError, StageError
 from tamis.plan import END, Plan

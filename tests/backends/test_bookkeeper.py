@@ -22,7 +22,8 @@ from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
 from tamis.runs.progress import NoProgress
 from tamis.runs.stop import StopSignal
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, Task
 

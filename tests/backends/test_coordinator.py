@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
+from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.errors import StageError, WorkerDiedError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from overlap_stages import Noted, WaitsForTheNext, wait_for
 
+from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.payload import enclose
-from tamis.backends.runner import GroupSpec, RunPaths
 from tamis.backends.substrates.base import Done, WorkerReady
 from tamis.backends.substrates.processes import ProcessSubstrate
 from tamis.plan import make_plan

@@ -9,9 +9,9 @@ import pytest
 from clusters import MIB, Run, Step, Trade, plan_of
 
 from tamis.backends.balance import Node
+from tamis.backends.outcome import Outcome
 from tamis.backends.payload import GONE, Envelope, Maker, ObjectPart
 from tamis.backends.recovery import Recovery
-from tamis.backends.runner import Outcome
 from tamis.backends.substrates.simulated import Work
 from tamis.errors import StageError
 from tamis.plan.plan import Sizing

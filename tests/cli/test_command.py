@@ -28,7 +28,7 @@ run: {workers: 1}
 
 OWN_STAGES = """
 import time
-from tamis.stages.base import processing_stage
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
 @processing_stage(name="fail")

@@ -82,7 +82,7 @@ def refused(statement: str) -> str:
         ("from nemo_curator.stages import base; X = base.ProcessingStage", tamis.stages.base.ProcessingStage),
         (
             "from nemo_curator.stages.function_decorators import processing_stage as X",
-            tamis.stages.base.processing_stage,
+            tamis.stages.function_decorators.processing_stage,
         ),
         ("from nemo_curator.tasks import FileGroupTask as X", tamis.tasks.FileGroup),
         ("from nemo_curator.tasks.file_group import FileGroupTask as X", tamis.tasks.FileGroup),

@@ -20,7 +20,7 @@ import sys, time
 from pathlib import Path
 from tamis.backends.local import LocalExecutor
 from tamis.pipeline import Pipeline
-from tamis.stages.base import processing_stage
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
 seconds, substrate = float(sys.argv[3]), sys.argv[4]

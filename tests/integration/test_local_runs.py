@@ -20,11 +20,12 @@ from tamis.errors import DataError, PlanError, ResourceError, StageError
 from tamis.pipeline import Pipeline
 from tamis.runs.ledger import Ledger
 from tamis.runs.result import RunResult
-from tamis.stages.base import ProcessingStage, WorkerMetadata, processing_stage
+from tamis.stages.base import ProcessingStage, WorkerMetadata
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
 from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, EmptyTask, Task
 from tamis.tasks.storage import read_task

@@ -19,12 +19,14 @@ from tamis.backends.local import LocalExecutor
 from tamis.errors import PlanError, StageError
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
-from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
+from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import Drop
 from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlWriter
+from tamis.stages.text.filters import ScoreFilter, WordCountFilter
 from tamis.tasks import DocumentBatch, FileGroup, Task
 
 Stage = ProcessingStage[Any, Any]
@@ -387,3 +389,40 @@ def test_a_worker_that_dies_after_writing_leaves_no_file_behind(
     writer.__class__ = Dies
     run(tmp_path, [writer], batches(4), ("processes", 2))
     assert sorted(p.name for p in (tmp_path / "out").glob("*.jsonl")) == [f"part-00000{i}.jsonl" for i in range(4)]
+
+
+def _fails(text: str) -> bool:
+    raise KeyError("no such key")
+
+
+def test_of_filters_that_run_as_one_the_one_that_raises_is_named(tmp_path: Path) -> None:
+    stages: list[Stage] = [
+        ScoreFilter(WordCountFilter(min_words=1)).with_(name="words"),
+        ScoreFilter(_fails).with_(name="broken"),
+        ScoreFilter(WordCountFilter(min_words=1)).with_(name="again"),
+    ]
+    with pytest.raises(StageError, match=r"stage 'broken', task 000000, tried 2 times: KeyError"):
+        run(tmp_path, stages, batches(1))
+
+
+class CannotLoad(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Can be pickled, and raises where it is loaded."""
+
+    name = "cannot_load"
+
+    def __reduce__(self) -> Any:
+        return _only_here, (os.getpid(),)
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        return task
+
+
+def _only_here(process: int) -> CannotLoad:
+    if os.getpid() != process:
+        raise ImportError("this machine has no such library")
+    return CannotLoad()
+
+
+def test_a_worker_that_cannot_load_its_stages_says_why(tmp_path: Path) -> None:
+    with pytest.raises(StageError, match=r"'cannot_load' could not be set up.*ImportError: this machine has no such"):
+        run(tmp_path, [CannotLoad()], batches(2), ("processes", 2))

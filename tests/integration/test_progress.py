@@ -17,7 +17,7 @@ from tamis.backends.local import LocalExecutor
 from tamis.pipeline import Pipeline
 from tamis.runs.progress import NoProgress
 from tamis.runs.stats import Snapshot
-from tamis.stages.base import processing_stage
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, ParquetReader
 from tamis.tasks import DocumentBatch
 

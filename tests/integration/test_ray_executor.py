@@ -24,7 +24,8 @@ from tamis.errors import ClusterError, PlanError, StageError
 from tamis.pipeline import Pipeline
 from tamis.runs.progress import NoProgress
 from tamis.runs.stats import Snapshot
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
 MIB = 2**20
@@ -63,7 +64,7 @@ import os, signal, sys
 import ray
 from tamis.backends.streaming import StreamingExecutor
 from tamis.pipeline import Pipeline
-from tamis.stages.base import processing_stage
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
 @processing_stage(name="same")

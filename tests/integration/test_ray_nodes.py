@@ -22,9 +22,9 @@ from parity_pipelines import Builder, KeepEven, Result, halves, run_on, write_in
 from ray.cluster_utils import Cluster
 from ray_faults import Gate, Grow, wait_for
 
+from tamis.backends.group_spec import RunPaths
 from tamis.backends.local import LocalExecutor
 from tamis.backends.ray_actor_pool import RayActorPoolExecutor
-from tamis.backends.runner import RunPaths
 from tamis.backends.streaming import StreamingExecutor
 from tamis.backends.substrates.ray_worker import Home, RayWorker
 from tamis.errors import ResourceError

@@ -25,7 +25,8 @@ import pyarrow as pa
 from beside import shout
 from tamis.backends.streaming import StreamingExecutor
 from tamis.pipeline import Pipeline
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch
 

@@ -12,8 +12,9 @@ import pytest
 
 from tamis import LocalExecutor, Pipeline
 from tamis.runs.result import RunResult
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
 from tamis.stages.flow import Dropped, Route
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import CsvReader, JsonlReader, JsonlWriter, ParquetReader, TextReader
 from tamis.stages.mixing import GlobalShuffle
 from tamis.stages.text.filters import ScoreFilter, WordCountFilter

@@ -10,10 +10,11 @@ import pytest
 from tamis.backends.local import LocalExecutor
 from tamis.pipeline import Pipeline
 from tamis.quickstart import quickstart_pipeline, sample_files
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Route, Tee
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
 from tamis.tasks import DocumentBatch
 

@@ -21,8 +21,8 @@ from tamis.backends.local import LocalExecutor
 from tamis.errors import DataError, PlanError, RunInterrupted
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
-from tamis.stages.base import processing_stage
 from tamis.stages.flow import Route
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import FilePartitioningStage, JsonlReader, JsonlWriter, ParquetWriter
 from tamis.stages.io.output_directory import MARKER
 from tamis.stages.text.filters import ScoreFilter, WordCountFilter
@@ -179,7 +179,7 @@ import sys, time
 from pathlib import Path
 from tamis.backends.local import LocalExecutor
 from tamis.pipeline import Pipeline
-from tamis.stages.base import processing_stage
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch
 

@@ -38,7 +38,8 @@ import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Optional
-from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
+from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.function_decorators import processing_stage
 from tamis.pipeline.catalogue import catalogue
 from tamis.pipeline.parameters import REQUIRED, parameters_of
 from tamis.stages.resources import Resources

@@ -15,8 +15,9 @@ from tamis.pipeline import Pipeline
 from tamis.pipeline.catalogue import catalogue
 from tamis.pipeline.parameters import parameters_of
 from tamis.pipeline.recipe import load_recipe
-from tamis.stages.base import ProcessingStage, processing_stage
+from tamis.stages.base import ProcessingStage
 from tamis.stages.flow import Dropped, Route
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader
 from tamis.stages.mixing import Blend, ReadSources
 from tamis.stages.text.columns import AddId, DropColumns

@@ -10,9 +10,10 @@ import pytest
 from tamis.errors import ColumnError, PlanError, TypeMismatchError
 from tamis.pipeline import Pipeline
 from tamis.plan import make_plan
-from tamis.stages.base import CompositeStage, ProcessingStage, processing_stage
+from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlWriter
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup

@@ -14,8 +14,8 @@ from tamis.pipeline import Pipeline
 from tamis.runs.directory import RunDirectory
 from tamis.runs.report import summary_table
 from tamis.runs.result import RunResult
-from tamis.stages.base import processing_stage
 from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.stages.text.filters import ScoreFilter, WordCountFilter
 from tamis.tasks import DocumentBatch

@@ -10,7 +10,7 @@ import pytest
 from tamis.errors import DataError, PlanError
 from tamis.pipeline import Pipeline
 from tamis.runs.directory import RunDirectory
-from tamis.stages.base import processing_stage
+from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="files have owners on POSIX")

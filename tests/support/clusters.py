@@ -12,8 +12,8 @@ from tamis.backends.autoscaler import Autoscaler, is_staffed
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
 from tamis.backends.gpu_placement import Node
+from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.simulated import SimulatedCluster, Start, Work
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.plan import END, Group, Plan, Vertex

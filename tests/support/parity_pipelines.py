@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from tamis.backends.base import Executor
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
-from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata, processing_stage
+from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
 from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
 from tamis.stages.io.output_directory import MARKER
 from tamis.stages.resources import Resources

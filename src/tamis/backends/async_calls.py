@@ -16,7 +16,7 @@ from tamis.stages.base import ProcessingStage
 from tamis.tasks import Task
 
 if TYPE_CHECKING:
-    from tamis.backends.runner import GroupSpec
+    from tamis.backends.group_spec import GroupSpec
 
 __all__ = ["AsyncCalls", "AwaitedResults", "CallTimedOutError", "WorkerLoop"]
 

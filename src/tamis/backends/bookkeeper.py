@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tamis.backends.contracts import FailurePolicy, Journal, Watcher
+from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope, decode_payload, release_payload
-from tamis.backends.runner import Failure, Outcome, quarantine_file
+from tamis.backends.task_records import quarantine_file
 from tamis.errors import StageError, TamisError, WorkerDiedError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.runs.set_aside import DATA, SetAsideTask

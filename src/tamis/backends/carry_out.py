@@ -7,7 +7,7 @@ import threading
 from tamis.backends.base import Run
 from tamis.backends.contracts import Limits, Manager
 from tamis.backends.coordinator import Coordinator
-from tamis.backends.runner import RunPaths
+from tamis.backends.group_spec import RunPaths
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.worker_registry import WorkerRegistry
 from tamis.errors import PlanError

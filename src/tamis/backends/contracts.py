@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from tamis.backends.outcome import Failure
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Failure
 from tamis.runs.stats import Snapshot
 from tamis.stages.emit import Publish
 

@@ -17,9 +17,9 @@ from typing import Any
 from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, setup_error
 from tamis.backends.contracts import FailurePolicy, Journal, Limits, Manager, Stop, Watcher
 from tamis.backends.dispatch import Assignment, Dispatcher
+from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope, Maker
 from tamis.backends.recovery import Recovery
-from tamis.backends.runner import Failure, Outcome
 from tamis.backends.scheduler_state import SchedulerState
 from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, Substrate, WorkerDied, WorkerReady, WorkerUp
 from tamis.backends.worker_registry import WorkerRegistry

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tamis.backends.outcome import Outcome
 from tamis.backends.payload import GONE, Envelope, Maker, release_payload
-from tamis.backends.runner import Outcome
 from tamis.errors import StageError
 
 

@@ -3,174 +3,42 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
-import json
 import logging
-import os
-import tempfile
 import time
-import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from tamis.backends.async_calls import AsyncCalls, AwaitedResults, CallTimedOutError, WorkerLoop
 from tamis.backends.children import Children
+from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.outcome import Failure, Outcome, failure_of
 from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.stage_calls import calls_of, results_of
-from tamis.errors import DataError, PlanError, TamisError, redacted
-from tamis.plan import END, Group, Plan
-from tamis.plan.check import AddedColumns
-from tamis.printable import shortened
+from tamis.backends.task_records import TaskRecords
+from tamis.errors import PlanError
+from tamis.plan import END
 from tamis.runs.directory import StoredOutput
-from tamis.runs.drops import DropLog
 from tamis.runs.publication import remove_unpublished, sync
 from tamis.runs.stats import StageStats
-from tamis.stages.base import Emission, NodeInfo, ProcessingStage, WorkerMetadata
+from tamis.stages.base import Emission, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.io.bytes_read import bytes_read, forget_bytes
-from tamis.stages.io.paths import is_local, join
-from tamis.stages.scratch import write_file
+from tamis.stages.io.paths import join
 from tamis.stages.spill import spill
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import format_order
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+__all__ = ["GroupRunner"]
 
 CARRIED_BYTES = 64 * 2**20
 """Memory that the outputs of one assignment may take before further ones are spilled to disk."""
 
-DROPS_ROWS = 4096
-"""A drop ledger up to this length is handed to the driver, which writes those of many tasks to one file."""
-
 _LOG = logging.getLogger("tamis")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a task could not be done.
-
-    Args:
-        stage: The stage that raised.
-        error: The exception's type and message.
-        kind: The exception's type.
-        frames: The traceback, without tamis's own frames.
-        permanent: Whether trying again is of no use (the same bytes fail again).
-        died: Whether the worker died with it, or a call took too long.
-        timed_out: Whether a call of an ``async`` stage took too long; the worker goes on.
-        exception: The exception itself, where it can travel.
-    """
-
-    stage: str
-    error: str
-    frames: str = ""
-    permanent: bool = False
-    died: bool = False
-    exception: BaseException | None = None
-    kind: str = ""
-    timed_out: bool = False
-
-
-def cannot_travel(stage: str, error: Exception) -> Failure:
-    """The failure of a task that cannot be sent from one process to another."""
-    words = f"a task cannot be sent between processes: {type(error).__name__}: {error}"
-    return Failure(stage, words, permanent=True, kind=type(error).__name__)
-
-
-@dataclass
-class Outcome:
-    """What became of one task, or batch of tasks, in one group.
-
-    Args:
-        outputs: Tasks made, each addressed to a vertex (:data:`~tamis.plan.END` for the end of the pipeline).
-        published: Files to publish.
-        stats: What each vertex did.
-        failure: Set if it failed; then nothing else counts.
-        seconds: How long it took.
-        drops: The rows that were dropped, for the run's drop ledger; larger ones are among the published files.
-    """
-
-    outputs: list[Envelope] = field(default_factory=list)
-    published: list[Publish] = field(default_factory=list)
-    stats: dict[int, StageStats] = field(default_factory=dict)
-    failure: Failure | None = None
-    seconds: float = 0.0
-    drops: pa.Table | None = None
-
-
-@dataclass(frozen=True)
-class GroupSpec:
-    """What a worker needs to know of a group: its stages and the ways between them.
-
-    Stages that run as one are under the number of the first of them; ``members`` has the numbers of all. ``added`` has
-    the columns that each of them adds.
-    """
-
-    entry: int
-    stages: dict[int, ProcessingStage[Any, Any]]
-    names: dict[int, str]
-    edges: dict[int, dict[str, int]]
-    members: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    added: dict[int, tuple[AddedColumns, ...]] = field(default_factory=dict)
-
-    @property
-    def is_async(self) -> bool:
-        """Whether its first stage is ``async``."""
-        return self.stages[self.entry].is_async
-
-    @property
-    def in_flight(self) -> int:
-        """How many assignments one worker works on at the same time."""
-        return self.stages[self.entry].max_in_flight if self.is_async else 1
-
-    @classmethod
-    def of(cls, plan: Plan, group: Group) -> GroupSpec:
-        """Cut the group out of the plan."""
-        inside = [plan.vertices[i] for i in group.vertices]
-        members = {first: run.vertices for first, run in group.merged.items()}
-        later = {index for run in members.values() for index in run[1:]}
-        stages = {v.index: v.stage for v in inside if v.index not in later}
-        edges = {v.index: dict(v.edges) for v in inside if v.index not in later}
-        for first, run in group.merged.items():
-            stages[first], edges[first] = run.stage, dict(plan.vertices[run.vertices[-1]].edges)
-        runs = {index: [plan.vertices[member] for member in members.get(index, (index,))] for index in stages}
-        added = {index: tuple(map(AddedColumns.of, run)) for index, run in runs.items()}
-        return cls(group.entry, stages, {v.index: v.name for v in inside}, edges, members, added)
-
-
-@dataclass(frozen=True)
-class RunPaths:
-    """Directories of the run that workers write to.
-
-    Args:
-        scratch: For data between stages: a local path or an fsspec address.
-        quarantine, outputs, drops: For rows that could not be read, tasks at the end of the pipeline, dropped rows.
-        payloads: For tasks on their way from one worker to another; below ``scratch`` when not given.
-        staging: Where files for the other directories wait for the driver, on machines that do not see them.
-        workers_sync: Whether workers force output files to disk: the driver may be on another machine.
-    """
-
-    scratch: str = ""
-    quarantine: str = ""
-    outputs: str = ""
-    drops: str = ""
-    workers_sync: bool = False
-    payloads: str = ""
-    staging: str = ""
-
-    @property
-    def local(self) -> str:
-        """A folder of the machine for small files of workers; the driver sees it unless records wait for it."""
-        if is_local(self.scratch):
-            return self.scratch
-        if self.outputs and not self.staging:
-            return os.path.join(os.path.dirname(self.outputs), "scratch")
-        return os.path.join(tempfile.gettempdir(), f"tamis-{digest(self.scratch)}")
 
 
 class GroupRunner:
@@ -193,10 +61,8 @@ class GroupRunner:
         loop: WorkerLoop | None = None,
     ) -> None:
         self._spec, self._worker, self._marker, self._loop = spec, worker, marker, loop or WorkerLoop()
-        self._scratch, self._quarantine, self._outputs = places.scratch, places.quarantine, places.outputs
-        self._drops, self._drop_log, self._syncs = places.drops, DropLog(), places.workers_sync
-        below_scratch = join(places.scratch, "payloads") if places.scratch else ""
-        self._staging, self._payloads = places.staging, places.payloads or below_scratch
+        self._places, self._records = places, TaskRecords(places)
+        self._payloads = places.payloads or (join(places.scratch, "payloads") if places.scratch else "")
         self._carried = 0
         self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
         self._ready = False
@@ -204,7 +70,6 @@ class GroupRunner:
         self._rank = {vertex: rank for rank, vertex in enumerate(sorted(self._stages))}
         self._read = (0, 0)  # bytes of input that were read for the batches before the latest one, and including it
         self._at = spec.entry
-        self._bad: dict[int, list[dict[str, Any]]] = {}
         self._calls = AsyncCalls(spec) if spec.is_async else None
         self._no_rows: set[int] = set()  # vertices that make files or other things of their rows
 
@@ -232,7 +97,7 @@ class GroupRunner:
         return self._run(tasks, began, made)
 
     def _run(self, tasks: list[Task[Any]], began: float, made: AwaitedResults | None = None) -> Outcome:
-        self._outcome, self._bad, self._carried, self._drop_log = Outcome(), {}, 0, DropLog()
+        self._outcome, self._records, self._carried = Outcome(), TaskRecords(self._places), 0
         forget_bytes()
         try:
             if not self._ready:
@@ -240,9 +105,9 @@ class GroupRunner:
                 began = time.perf_counter()  # setup runs once per worker and says nothing about the next task
             self._at = self._spec.entry
             self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made)
-            self._write_quarantine(tasks[0].task_id)
-            self._write_drops(tasks[0].task_id)
-            if self._syncs:
+            published, self._outcome.drops = self._records.write(self._spec.entry, tasks[0].task_id)
+            self._outcome.published += published
+            if self._places.workers_sync:
                 self._outcome.published = [sync(item) for item in self._outcome.published]
         except CallTimedOutError as error:
             failed = Outcome(failure=Failure(self._spec.names[self._at], str(error), died=True, timed_out=True))
@@ -437,16 +302,7 @@ class GroupRunner:
         elif isinstance(item, BadRows):
             stats.quarantined += len(item.rows)
             account.quarantined += len(item.rows)
-            self._bad.setdefault(vertex, []).extend(
-                {
-                    "source": redacted(r.path),
-                    "position": r.byte,
-                    "line": r.line,
-                    "problem": r.problem,
-                    "raw": _shown(r.raw),
-                }
-                for r in item.rows
-            )
+            self._records.quarantine(self._spec.names[vertex], item)
         elif isinstance(item, Drop):
             self._drop(vertex, account, children, item)
         else:
@@ -480,8 +336,7 @@ class GroupRunner:
         stats = self._stats(member)
         stats.dropped[drop.reason] = stats.dropped.get(drop.reason, 0) + len(drop.rows)
         account.drop(drop)
-        if self._drops:
-            self._drop_log.add(self._spec.names[member], drop)
+        self._records.drop(self._spec.names[member], drop)
         if DROPPED in self._spec.edges[vertex]:
             children.dropped.append(self._dropped_rows(member, drop))
 
@@ -532,8 +387,8 @@ class GroupRunner:
             _ = task.data  # rows that are only selected are copied together here, and the others are freed
             nbytes = task.nbytes
         envelope = enclose(task, target, nbytes)
-        if target == END and self._outputs and (task.has_rows or nbytes > 2**16):
-            published = spill(task, self._outputs, self._staging)
+        if target == END and self._places.outputs and (task.has_rows or nbytes > 2**16):
+            published = spill(task, self._places.outputs, self._places.staging)
             self._outcome.published.append(published)
             envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
         elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._payloads:
@@ -553,31 +408,6 @@ class GroupRunner:
         rows.dropped = []
         return rows.with_columns({c: pa.repeat(text_array([value])[0], len(drop.rows)) for c, value in told.items()})
 
-    def _write_quarantine(self, task_id: str) -> None:
-        for vertex, rows in self._bad.items():
-            name = self._spec.names[vertex]
-            final = quarantine_file(self._quarantine, name, task_id)
-            lines = [json.dumps({"stage": name, "task": task_id, **row}, ensure_ascii=False) for row in rows]
-            content = "".join(f"{line}\n" for line in lines).encode()
-            published = write_file(final, 0, functools.partial(_fill, content), self._staging)
-            self._outcome.published.append(published)
-
-    def _write_drops(self, task_id: str) -> None:
-        if self._drop_log:
-            table = self._drop_log.table()
-            if table.num_rows <= DROPS_ROWS:
-                self._outcome.drops = table
-                return
-            final = os.path.join(self._drops, f"{self._spec.entry}-{task_id}.parquet")
-            try:
-                published = write_file(final, 0, self._drop_log.write, self._staging)
-            except OSError as e:
-                raise OSError(
-                    f"the drop ledger {final} cannot be written: {e}. Free some space, put the run directory "
-                    "elsewhere, or do without it: run(drop_ledger=False), tamis run --no-drop-ledger"
-                ) from e
-            self._outcome.published.append(published)
-
     def _stats(self, vertex: int) -> StageStats:
         stats = self._outcome.stats.get(vertex)
         if stats is None:
@@ -585,17 +415,9 @@ class GroupRunner:
         return stats
 
     def _failure(self, error: Exception) -> Failure:
-        return failure_of(self.running_stage, error)
-
-
-def failure_of(stage: str, error: Exception) -> Failure:
-    """What is passed on of an exception that a stage raised."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-    shown = shortened("".join(traceback.format_list(frames)))
-    permanent = isinstance(error, DataError | PlanError)
-    words = str(error) if isinstance(error, TamisError) else shortened(f"{type(error).__name__}: {error}")
-    ours = error if isinstance(error, TamisError) else None
-    return Failure(stage, words, shown, permanent, exception=ours, kind=type(error).__name__)
+        """What is passed on of an exception, with the stage that raised it, also where several run as one."""
+        members = self._spec.members.get(self._at, (self._at,))
+        return failure_of(self._spec.names[members[getattr(error, "raised_by_member", 0)]], error)
 
 
 def _own_task(task: Task[Any]) -> Task[Any]:
@@ -611,43 +433,3 @@ def _own_copy(stage: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any]:
         return copy.deepcopy(stage)
     except Exception:  # noqa: BLE001 - locks, connections and the like raise whatever they like
         return copy.copy(stage)
-
-
-def set_up_on_node(spec: GroupSpec, node: NodeInfo, worker: WorkerMetadata) -> None:
-    """Call ``setup_on_node`` of each stage, once per machine."""
-    for stage in spec.stages.values():
-        stage.setup_on_node(node, worker)
-
-
-_OURS = os.sep + os.path.join("tamis", "backends") + os.sep
-
-
-def _is_ours(filename: str) -> bool:
-    return _OURS in filename or filename.endswith(os.path.join("tamis", "stages", "base.py"))
-
-
-def _fill(content: bytes, sink: Any) -> None:
-    sink.write(content)
-
-
-def _shown(raw: bytes) -> str:
-    return raw[:1000].decode("utf-8", "backslashreplace")
-
-
-def quarantine_file(directory: str, stage: str, task_id: str) -> str:
-    """The quarantine's file for what a stage could not do of a task."""
-    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stage)
-    return os.path.join(directory, f"{name}-{task_id}.jsonl")
-
-
-__all__ = [
-    "Failure",
-    "GroupRunner",
-    "GroupSpec",
-    "Outcome",
-    "RunPaths",
-    "cannot_travel",
-    "failure_of",
-    "quarantine_file",
-    "set_up_on_node",
-]

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.stages.base import Emission, ProcessingStage, emissions, task_types
+from tamis.stages.base import Emission, ProcessingStage, emissions
 from tamis.stages.batch_limit import BatchLimit
+from tamis.stages.task_types import task_types
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import digest
 from tamis.tasks.views import as_taken

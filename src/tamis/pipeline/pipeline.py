@@ -31,7 +31,7 @@ class Pipeline:
         description: One sentence about it.
         stages: The stages, in order.
 
-    >>> from tamis.stages.base import processing_stage
+    >>> from tamis.stages.function_decorators import processing_stage
     >>> from tamis.tasks import DocumentBatch
     >>> @processing_stage(name="shout")
     ... def shout(task: DocumentBatch) -> DocumentBatch:

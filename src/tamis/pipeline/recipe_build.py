@@ -21,7 +21,8 @@ from tamis.errors import RecipeError, TamisError, did_you_mean
 from tamis.pipeline.catalogue import find, is_builtin, is_name
 from tamis.pipeline.parameters import REQUIRED, parameters_of, takes_any_parameter
 from tamis.pipeline.recipe_nodes import Node
-from tamis.stages.base import CompositeStage, FunctionStage, ProcessingStage
+from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.function_decorators import FunctionStage
 from tamis.stages.resources import Resources
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.forms import TextOperation

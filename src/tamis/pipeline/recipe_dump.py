@@ -14,7 +14,8 @@ from tamis.pipeline.catalogue import find, full_name
 from tamis.pipeline.parameters import REQUIRED, parameters_of
 from tamis.pipeline.recipe_build import FUNCTION, LISTS, MAPPINGS, SETTINGS, WITH, options_of
 from tamis.pipeline.recipe_nodes import to_yaml
-from tamis.stages.base import CompositeStage, FunctionStage, ProcessingStage
+from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.function_decorators import FunctionStage
 
 if TYPE_CHECKING:
     from tamis.pipeline import Pipeline

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from tamis.errors import ColumnError, PlanError, TypeMismatchError, did_you_mean
 from tamis.plan.graph import Vertex
-from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage, task_types
+from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
 from tamis.stages.column_values import holds_text
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
+from tamis.stages.task_types import task_types
 from tamis.tasks import EmptyTask, TableTask, Task
 from tamis.tasks.views import can_be_taken
 

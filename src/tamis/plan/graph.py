@@ -54,7 +54,7 @@ Way = tuple[int, str]
 def build_graph(stages: Sequence[Stage], *, batch: bool = False) -> list[Vertex]:
     """Lay out the graph of a list of stages; with ``batch`` each stage waits until the one before it is done.
 
-    >>> from tamis.stages.base import processing_stage
+    >>> from tamis.stages.function_decorators import processing_stage
     >>> @processing_stage(name="same")
     ... def same(task): return task
     >>> [v.name for v in build_graph([same, same])]

@@ -11,11 +11,11 @@ from tamis.errors import PlanError
 from tamis.plan.check import check_graph
 from tamis.plan.describe import describe
 from tamis.plan.graph import END, Stage, Vertex, build_graph
-from tamis.stages.base import task_types
 from tamis.stages.batch_limit import BatchLimit
 from tamis.stages.emit import MAIN
 from tamis.stages.flow import BranchStage
 from tamis.stages.resources import Resources
+from tamis.stages.task_types import task_types
 from tamis.tasks import EmptyTask, FileGroup, Task
 from tamis.tasks.base import digest
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import functools
 import inspect
 import time
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tamis.errors import PlanError, did_you_mean
+from tamis.lazy import load_when_used
 from tamis.stages.emit import DROPPED, BadRows, Drop, Emit, Publish
 from tamis.stages.resources import Resources
 from tamis.tasks import TableTask, Task
@@ -22,14 +22,12 @@ from tamis.tasks.base import digest
 __all__ = [
     "CompositeStage",
     "Emission",
-    "FunctionStage",
     "NodeInfo",
     "ProcessingStage",
     "SourceStage",
     "WorkerMetadata",
     "emissions",
-    "processing_stage",
-    "task_types",
+    "is_async_function",
 ]
 
 X = TypeVar("X", bound=Task[Any])
@@ -147,7 +145,7 @@ class ProcessingStage(Generic[X, Y]):
     @property
     def is_async(self) -> bool:
         """Whether :meth:`process` (or :meth:`process_batch`, where the stage has one of its own) is ``async``."""
-        return _is_async(type(self).process_batch if self.supports_batch_processing() else type(self).process)
+        return is_async_function(type(self).process_batch if self.supports_batch_processing() else type(self).process)
 
     def count_tokens(self, task: X) -> Sequence[int]:
         """The number of tokens in each row, for :attr:`batch_tokens`. By default: the column ``num_tokens``.
@@ -446,131 +444,11 @@ def emissions(result: Any) -> Iterator[Emission]:
         yield from emissions(item)
 
 
-def _is_async(function: Any) -> bool:
+def is_async_function(function: Any) -> bool:
+    """Whether calling a function gives a coroutine or an asynchronous generator."""
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
-def task_types(stage: ProcessingStage[Any, Any]) -> tuple[Any, Any]:
-    """The task types a stage takes and gives: ``X`` and ``Y`` of ``ProcessingStage[X, Y]``; ``Task`` when not said."""
-    declared = getattr(stage, "task_types", None)
-    if declared is not None:
-        return typing.cast("tuple[Any, Any]", declared)
-    for cls in type(stage).__mro__:
-        for base in getattr(cls, "__orig_bases__", ()):
-            origin, args = typing.get_origin(base), typing.get_args(base)
-            if inspect.isclass(origin) and issubclass(origin, ProcessingStage) and len(args) == 2:
-                return _task_class(args[0]), _task_class(args[1])
-    return Task, Task
-
-
-def _task_class(annotation: Any) -> Any:
-    """A class, or a tuple of classes for a union; ``Task`` for anything that says nothing."""
-    origin = typing.get_origin(annotation)
-    if origin is typing.Union or type(annotation).__name__ == "UnionType":
-        members = tuple(_task_class(a) for a in typing.get_args(annotation) if a is not type(None))
-        return members if len(members) != 1 else members[0]
-    if inspect.isclass(origin) and issubclass(origin, Task):
-        return origin
-    return annotation if inspect.isclass(annotation) and issubclass(annotation, Task) else Task
-
-
-class FunctionStage(ProcessingStage[Any, Any]):
-    """A stage whose work is one function of one task. Made by :func:`processing_stage`."""
-
-    def __init__(
-        self,
-        function: Callable[[Any], Any],
-        name: str,
-        resources: Resources,
-        batch_size: int,
-        fans_out: bool = False,
-        max_in_flight: int = ProcessingStage.max_in_flight,
-    ) -> None:
-        self.function, self.name, self.resources, self.batch_size = function, name, resources, batch_size
-        self.max_in_flight = max_in_flight
-        self.task_types = _annotated_types(function)
-        self.fans_out = fans_out  # type: ignore[misc]  # of this function
-        functools.update_wrapper(self, function, updated=())
-
-    def __call__(self, task: Any) -> Any:
-        """Call the function itself."""
-        return self.function(task)
-
-    def process(self, task: Any) -> Any:
-        return self.function(task)
-
-    @property
-    def is_async(self) -> bool:
-        return _is_async(self.function)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"function": self.function}
-
-    def __repr__(self) -> str:
-        return f"processing_stage({self.function.__qualname__}, name={self.name!r})"
-
-
-def processing_stage(
-    *,
-    name: str | None = None,
-    resources: Resources | dict[str, float] | None = None,
-    batch_size: int | None = None,
-    fans_out: bool = False,
-    max_in_flight: int | None = None,
-) -> Callable[[Callable[[Any], Any]], FunctionStage]:
-    """Make a stage of a function that takes one task and returns a task, several, or ``None``.
-
-    What comes back is a stage that can still be called like the function.
-
-    Args:
-        name: The stage's name; the function's when not given.
-        resources: What one worker needs.
-        batch_size: How many tasks it is given at once.
-        fans_out: Whether it makes many tasks of one, which should spread over the workers.
-        max_in_flight: For an ``async`` function: how many calls one worker keeps in flight.
-
-    >>> from tamis.tasks import DocumentBatch
-    >>> @processing_stage(name="first_row")
-    ... def first_row(task: DocumentBatch) -> DocumentBatch:
-    ...     return task.with_table(task.data.slice(0, 1))
-    >>> first_row.name, first_row(DocumentBatch({"text": ["a", "b"]})).num_items
-    ('first_row', 1)
-    """
-    if isinstance(resources, dict):
-        resources = Resources(**resources)
-
-    def wrap(function: Callable[[Any], Any]) -> FunctionStage:
-        parameters = [
-            p
-            for p in inspect.signature(function).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        required = [p for p in parameters if p.default is p.empty]
-        if not parameters or len(required) > 1:
-            raise TypeError(
-                f"@processing_stage: {function.__qualname__} must take exactly one task, "
-                f"it takes ({', '.join(p.name for p in parameters)})"
-            )
-        return FunctionStage(
-            function,
-            name or function.__name__,
-            resources or Resources(),
-            batch_size or 1,
-            fans_out,
-            max_in_flight or ProcessingStage.max_in_flight,
-        )
-
-    return wrap
-
-
-def _annotated_types(function: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """The task types in the function's annotations; ``Task`` where there is none."""
-    try:
-        hints = typing.get_type_hints(function)
-    except (NameError, TypeError):
-        hints = {}
-    result = hints.pop("return", None)
-    inner = typing.get_args(result)
-    if inner and typing.get_origin(result) in (list, tuple, typing.get_origin(typing.Iterator[Any])):
-        result = inner[0]
-    return _task_class(next(iter(hints.values()), None)), _task_class(result)
+__getattr__, _ = load_when_used(
+    __name__, dict.fromkeys(("FunctionStage", "processing_stage"), "tamis.stages.function_decorators")
+)

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_128
-from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata, task_types
+from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Publish
 from tamis.stages.exchange_files import Cells, Ints, Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange_ranges import cut_sorted, partition_bounds, range_chooser, read_range
 from tamis.stages.io.paths import is_local, join
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spilled_files
+from tamis.stages.task_types import task_types
 from tamis.tasks import DocumentBatch, FileGroup, FileSlice, TableTask, Task
 from tamis.tasks.storage import format_order
 

@@ -1,5 +1,5 @@
-"""The same names as :mod:`tamis.stages.base`, where they are defined."""
+"""The same names as :mod:`tamis.stages.function_decorators`, where they are defined."""
 
-from tamis.stages.base import FunctionStage, processing_stage
+from tamis.stages.function_decorators import FunctionStage, processing_stage
 
 __all__ = ["FunctionStage", "processing_stage"]

@@ -19,9 +19,9 @@ from tamis.backends.base import Run
 from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, has_sink, stage_error
 from tamis.backends.contracts import FailurePolicy
 from tamis.backends.external.operator import STOP, OperatorSpec, Parcel, Record
+from tamis.backends.outcome import Failure
 from tamis.backends.payload import Envelope, enclose, encode_payload, release_payload
 from tamis.backends.queues import OrderedBatches, source_key
-from tamis.backends.runner import Failure
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.scheduler_state import identify, numbered_barriers
 from tamis.errors import StageError, WorkerDiedError

@@ -19,8 +19,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import Envelope, TaskFile, decode_payload, encode_payload, release_payload
-from tamis.backends.runner import Failure, GroupRunner, GroupSpec, Outcome, RunPaths, cannot_travel
+from tamis.backends.runner import GroupRunner
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.worker import travels
 from tamis.plan import END

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tamis.backends.runner import GroupSpec, RunPaths, set_up_on_node
+from tamis.backends.group_spec import GroupSpec, RunPaths, set_up_on_node
 from tamis.backends.streaming.cluster_view import connect, signals_kept
 from tamis.core import host
 from tamis.errors import MissingExtraError, ResourceError

@@ -14,7 +14,7 @@ from tamis.backends.cluster_storage import share_storage
 from tamis.backends.external.driver import Engine, ExternalDriver
 from tamis.backends.external.operator import OperatorSpec
 from tamis.backends.external.ray_session import ClusterNode, Mailbox, set_up_nodes
-from tamis.backends.runner import GroupSpec, RunPaths
+from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.plan import Group, Plan
 

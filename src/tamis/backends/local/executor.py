@@ -7,8 +7,8 @@ from typing import Literal
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.contracts import Limits
+from tamis.backends.group_spec import GroupSpec, RunPaths, set_up_on_node
 from tamis.backends.local.cards import CardManager, Cards, place_on_cards
-from tamis.backends.runner import GroupSpec, RunPaths, set_up_on_node
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate
 from tamis.backends.substrates.mixed import MixedSubstrate

@@ -13,7 +13,7 @@ from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.cluster_storage import share_storage
 from tamis.backends.contracts import Limits
 from tamis.backends.demand import at_the_same_time
-from tamis.backends.runner import GroupSpec
+from tamis.backends.group_spec import GroupSpec
 from tamis.backends.streaming.cluster_view import Cluster, load_ray
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.errors import PlanError, did_you_mean

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope
-from tamis.backends.runner import Failure, Outcome
 
 
 @dataclass(frozen=True, slots=True)

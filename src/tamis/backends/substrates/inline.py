@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tamis.backends.async_calls import WorkerLoop
+from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.payload import Envelope, decode_payload
-from tamis.backends.runner import GroupRunner, GroupSpec, RunPaths
+from tamis.backends.runner import GroupRunner
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata

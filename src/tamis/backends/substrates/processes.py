@@ -21,10 +21,11 @@ from typing import IO
 import cloudpickle
 
 import tamis
+from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import encode_payload
-from tamis.backends.runner import GroupSpec, Outcome, RunPaths, cannot_travel
 from tamis.backends.running_stage import RunningStage
-from tamis.backends.substrates.base import Done, WorkerDied, WorkerReady, WorkerStopped
+from tamis.backends.substrates.base import Done, SetupFailed, WorkerDied, WorkerReady, WorkerStopped
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
 
@@ -35,6 +36,9 @@ GOODBYE = b"goodbye"
 
 SET_UP = -1
 """Stands for a ticket where a worker is asked to set up its stages, or says that it has."""
+
+CANNOT_LOAD = -2
+"""Stands for a ticket where a worker says that it cannot load its stages, and why."""
 
 
 def send(pipe: IO[bytes], message: bytes) -> None:
@@ -174,6 +178,9 @@ class ProcessSubstrate(ThreadSubstrate):
             ticket, outcome = pickle.loads(message)
             if ticket == SET_UP:
                 self._events.put(WorkerReady(worker))
+            elif ticket == CANNOT_LOAD:
+                state.stopping = True
+                self._events.put(SetupFailed(worker, Failure(self._first_stage(), outcome, permanent=True)))
             elif outcome is None:
                 state.begun[ticket] = None
             else:
@@ -186,6 +193,10 @@ class ProcessSubstrate(ThreadSubstrate):
         running = tuple(state.begun) or tuple(state.sent)[:1]
         why, running = self._killed.get(worker) or (_cause_of_death(state.process), running)
         self._events.put(WorkerDied(worker, running, why, self._running_stage(worker)))
+
+    def _first_stage(self) -> str:
+        spec = next(iter(self._specs.values()))
+        return spec.names[spec.entry]
 
     def _running_stage(self, worker: int) -> str:
         """The stage that a dead worker was running."""
@@ -253,6 +264,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
     except OSError:
         process.kill()
+    except ValueError:
+        pass  # another thread has closed the pipe meanwhile
     try:
         process.wait(timeout=10)
     except subprocess.TimeoutExpired:
@@ -260,4 +273,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-__all__ = ["GOODBYE", "SET_UP", "ProcessSubstrate", "receive", "send"]
+__all__ = ["CANNOT_LOAD", "GOODBYE", "SET_UP", "ProcessSubstrate", "receive", "send"]

@@ -33,8 +33,9 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import Envelope, ObjectPart
-from tamis.backends.runner import Failure, GroupSpec, Outcome, RunPaths, cannot_travel
 from tamis.backends.substrates.base import (
     Done,
     Event,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from tamis.backends.runner import Failure, Outcome, RunPaths
+    from tamis.backends.group_spec import RunPaths
+    from tamis.backends.outcome import Failure, Outcome
 
 # Imported where they are used: the environment must be set first, and an actor is up sooner.
 
@@ -226,7 +227,7 @@ def set_up_node(stages: bytes, home: Home, node: str, scratch: str, groups: Sequ
     Returns what went wrong.
     """
     home.settle()
-    from tamis.backends.runner import failure_of
+    from tamis.backends.outcome import failure_of
     from tamis.stages.base import NodeInfo, WorkerMetadata
 
     specs = pickle.loads(stages)
@@ -310,7 +311,7 @@ def _travelling(failure: Failure) -> Failure:
 
 def _not_shared(places: RunPaths) -> Failure | None:
     """What is wrong if this machine does not see the run's directory."""
-    from tamis.backends.runner import Failure
+    from tamis.backends.outcome import Failure
     from tamis.errors import PlanError
 
     if not places.scratch or places.staging or os.path.exists(os.path.join(places.local, SENTINEL)):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from tamis.backends.gpu_placement import Node, card_share
+from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import GONE, Envelope, ObjectPart
-from tamis.backends.runner import Failure, Outcome
 from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, WorkerDied, WorkerReady, WorkerStopped
 from tamis.plan import END
 from tamis.stages.resources import Resources

@@ -10,8 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.outcome import Outcome
 from tamis.backends.payload import Envelope, decode_payload
-from tamis.backends.runner import GroupSpec, Outcome, RunPaths
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, Event, WorkerDied, WorkerStopped
 from tamis.backends.substrates.inline import WorkerRunners

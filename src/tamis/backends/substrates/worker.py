@@ -18,11 +18,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import IO, Any
 
+from tamis.backends.outcome import Outcome, cannot_travel
 from tamis.backends.payload import decode_payload, encode_payload
-from tamis.backends.runner import Outcome, cannot_travel
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.inline import WorkerRunners
-from tamis.backends.substrates.processes import GOODBYE, SET_UP, receive, send
+from tamis.backends.substrates.processes import CANNOT_LOAD, GOODBYE, SET_UP, receive, send
 from tamis.tasks import Task
 
 _PR_SET_PDEATHSIG = 1
@@ -45,7 +45,13 @@ def main() -> None:
         return
     sys.path, sys.argv, worker_id, gpu_ids, places, payloads = pickle.loads(hello)
     marker = RunningStage(RunningStage.path(places.local, worker_id)) if places.scratch else None
-    runners = WorkerRunners(pickle.loads(stages), places, worker_id, gpu_ids, marker)
+    try:
+        specs = pickle.loads(stages)
+    except Exception as error:  # noqa: BLE001 - modules of the user's are imported here, which may raise anything
+        why = f"a worker process cannot load its stages: {type(error).__name__}: {error}"
+        send(answers, pickle.dumps((CANNOT_LOAD, why)))
+        return
+    runners = WorkerRunners(specs, places, worker_id, gpu_ids, marker)
     outbox = Outbox(answers, payloads, runners.name_of)
     inbox: queue.Queue[Fetched | None] = queue.Queue(maxsize=1)
     threading.Thread(target=_fetch, args=(requests, inbox), name="tamis-fetch", daemon=True).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,17 +32,22 @@ class Rows:
 
     Args:
         batch: The batch as it came in.
-        stage: The name of the stage, for error messages.
+        stages: The names of the stages that run as one, for error messages.
     """
 
-    def __init__(self, batch: DocumentBatch, stage: str) -> None:
-        self.batch, self.stage = batch, stage
+    def __init__(self, batch: DocumentBatch, stages: Sequence[str]) -> None:
+        self.batch, self._stages = batch, stages
         self.table, self.left = batch.selection
         self.dropped: list[Drop] = []
         self.member = 0
         """The position of the stage that works on the rows now, where several run as one."""
         self._written: dict[str, pa.Array] = {}
         self._numbers = np.arange(len(self.left))  # of the rows that are left, in the batch
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage that works on the rows now."""
+        return self._stages[self.member]
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the rows that are left."""
@@ -228,18 +233,18 @@ def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
         rows: The rows to work on.
         steps: What to do, each with the position of the stage that it belongs to.
     """
+    criteria = [step.criterion for _, step in steps]
     measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
     for place, (member, step) in enumerate(steps):
         rows.member = member
         if not len(rows.left):
             return
-        if step.criterion is None:
+        if criteria[place] is None:
             step.run(rows)
             continue
         if place not in measured_by:
-            together = list(_measured_together(steps, place))
-            criteria = [criterion for other in together if (criterion := steps[other][1].criterion) is not None]
-            found = measure(rows.texts(step.reads), criteria, rows.left)
+            together = _measured_together(steps, criteria, place)
+            found = measure(rows.texts(step.reads), list(together.values()), rows.left)
             measured_by.update({other: (found, number) for number, other in enumerate(together)})
         measured, number = measured_by[place]
         kept = measured.kept_by(number, rows.left)
@@ -251,15 +256,18 @@ def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
             rows.keep(kept, step.reason(), arrow_array(measured.scores_of(number, rows.left[~kept])))
 
 
-def _measured_together(steps: Sequence[tuple[int, Step]], first: int) -> Iterator[int]:
-    """The places of the steps from ``first`` on that measure the same text, up to a step that changes it."""
-    column = steps[first][1].reads
+def _measured_together(
+    steps: Sequence[tuple[int, Step]], criteria: Sequence[Criterion | None], first: int
+) -> dict[int, Criterion]:
+    """The criteria from ``first`` on that measure the same text, by place, up to a step that changes it."""
+    column, found = steps[first][1].reads, {}
     for place in range(first, len(steps)):
-        step = steps[place][1]
-        if step.criterion is not None and step.reads == column:
-            yield place
+        step, criterion = steps[place][1], criteria[place]
+        if criterion is not None and step.reads == column:
+            found[place] = criterion
         if step.writes == column:
-            return
+            break
+    return found
 
 
 def _one_array(scores: pa.Array | pa.ChunkedArray | NDArray[Any]) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.kernels.heuristics import COMMON_WORDS, LOREM_IPSUM
@@ -32,9 +33,9 @@ __all__ = [
     "StopWordsFilter",
 ]
 
-# These patterns mean the same to Python and to Polars, which knows fewer kinds of white space.
-_SPACES = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE)
-_BLANKS = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE if space != "\n")
+# These patterns mean the same to Python, Arrow and Polars, which know different kinds of white space.
+_SPACES = "".join(WHITE_SPACE)
+_BLANKS = _SPACES.replace("\n", "")
 _CLOSING = "\"'”’»›)\\]」』"  # noqa: RUF001 - what may stand between the end of a sentence and the space after it
 _LINE = rf"[^{_SPACES}][^\n]*"
 _INNER_END = rf"(?:[.!?…][{_CLOSING}]*[{_BLANKS}]+|[。！？][{_CLOSING}]*[{_BLANKS}]*)[^{_SPACES}a-z]"  # noqa: RUF001 - full width
@@ -55,11 +56,9 @@ class _PhraseFilter(ThresholdFilter):
         return int(self._phrase in text.lower())
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        # The phrases are in ASCII, and no character outside it becomes a part of one of them in lower case.
-        found = _texts(column).str.contains_any([self._phrase], ascii_case_insensitive=True)
-        return found.cast(pl.Int64).to_numpy()
+        # No character outside ASCII becomes a part of a phrase in lower case; ignore_case=True would find some.
+        letters = "".join(f"[{c}{c.upper()}]" if c.isalpha() else re.escape(c) for c in self._phrase)
+        return _numbers(pc.match_substring_regex(column, letters))
 
 
 @dataclass
@@ -226,22 +225,18 @@ class StopWordsFilter(ThresholdFilter):
         return len({*text.split()} & {*self.stop_words})
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        texts = _texts(column)
         # One search for each, but a search ends where it finds something, which in prose is soon.
-        found = [
-            texts.str.contains(rf"(?:\A|[{_SPACES}]){pl.escape_regex(word)}(?:[{_SPACES}]|\z)").cast(pl.Int64)
-            for word in dict.fromkeys(self.stop_words)
-        ]
-        return functools.reduce(operator.add, found, pl.zeros(len(texts), pl.Int64, eager=True)).to_numpy()
+        words = map(re.escape, dict.fromkeys(self.stop_words))
+        patterns = (rf"(?:\A|[{_SPACES}]){word}(?:[{_SPACES}]|\z)" for word in words)
+        found = (_numbers(pc.match_substring_regex(column, pattern)) for pattern in patterns)
+        return functools.reduce(operator.add, found, np.zeros(len(column), np.int64))
 
 
 class _SymbolFilter(ThresholdFilter):
     """Drops text with too many of some symbols for its words."""
 
     score_range = NOT_NEGATIVE
-    _symbols: ClassVar[str]
+    _symbols: ClassVar[tuple[str, ...]]
     max_symbols_per_word: float
     lang: str
 
@@ -254,11 +249,16 @@ class _SymbolFilter(ThresholdFilter):
 
     def score_document(self, text: str) -> float:
         count = len(get_word_splitter(self.lang)(text.strip()))
-        return len(re.findall(self._symbols, text)) / count if count else 1.0
+        return sum(map(text.count, self._symbols)) / count if count else 1.0
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        symbols = _texts(column).str.count_matches(self._symbols).to_numpy()
-        words = WordCountFilter().score_column(column)
+        symbols = np.zeros(len(column), np.int64)
+        for symbol in self._symbols:
+            symbols += _numbers(pc.count_substring(column, symbol))
+        # Words are counted where there are symbols; elsewhere it is enough that there is one.
+        words = _numbers(pc.match_substring_regex(column, f"[^{_SPACES}]"))
+        (rows,) = np.nonzero(symbols)
+        words[rows] = WordCountFilter().score_column(column.take(pa.array(rows)))
         ratios: NDArray[np.float64] = np.divide(symbols, words, out=np.ones(len(words)), where=words > 0)
         return ratios
 
@@ -282,7 +282,7 @@ class HashesToWordsFilter(_SymbolFilter):
     max_symbols_per_word: float = 0.1
     lang: str = "en"
     name = "hashes_to_words"
-    _symbols: ClassVar[str] = "#"
+    _symbols: ClassVar[tuple[str, ...]] = ("#",)
 
 
 @dataclass
@@ -304,7 +304,13 @@ class EllipsesToWordsFilter(_SymbolFilter):
     max_symbols_per_word: float = 0.1
     lang: str = "en"
     name = "ellipses_to_words"
-    _symbols: ClassVar[str] = r"\.\.\.|…"
+    _symbols: ClassVar[tuple[str, ...]] = ("...", "…")
+
+
+def _numbers(values: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Numbers or truth values that were found in texts, with 0 where there is no text."""
+    numbers = values.cast(pa.int64())
+    return np.array((numbers.fill_null(0) if numbers.null_count else numbers).to_numpy())
 
 
 def _texts(column: pa.ChunkedArray) -> pl.Series:

@@ -76,7 +76,7 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         return FilterRun([self, following]) if isinstance(following, _FilterStage) else None
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        return _run([self], task, self.name)
+        return _run([self], task)
 
 
 class FilterRun(_FilterStage):
@@ -98,12 +98,16 @@ class FilterRun(_FilterStage):
         return FilterRun([*self.members, following]) if isinstance(following, _FilterStage) else None
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        return _run(self.members, task, self.name)
+        return _run(self.members, task)
 
 
-def _run(members: Sequence[_FilterStage], task: DocumentBatch, name: str) -> DocumentBatch:
-    rows = Rows(task, name)
-    run_steps(rows, [(number, step) for number, member in enumerate(members) for step in member._steps])
+def _run(members: Sequence[_FilterStage], task: DocumentBatch) -> DocumentBatch:
+    rows = Rows(task, [member.name for member in members])
+    try:
+        run_steps(rows, [(number, step) for number, member in enumerate(members) for step in member._steps])
+    except Exception as error:
+        error.raised_by_member = rows.member  # type: ignore[attr-defined]  # the runner names that stage
+        raise
     for number, member in enumerate(members):
         if member.verbose:
             dropped = sum(len(drop.rows) for drop in rows.dropped if drop.stage <= number)

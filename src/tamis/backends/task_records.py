@@ -1,0 +1,80 @@
+"""Rows that leave the pipeline while a worker works on a task: those that were dropped, and those it could not read."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from tamis.backends.group_spec import RunPaths
+from tamis.errors import redacted
+from tamis.runs.drops import DropLog
+from tamis.stages.emit import BadRows, Drop, Publish
+from tamis.stages.scratch import write_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TaskRecords", "quarantine_file"]
+
+DROPS_ROWS = 4096
+"""A drop ledger up to this length is handed to the driver, which writes those of many tasks to one file."""
+
+
+class TaskRecords:
+    """What one worker notes while it works on one task.
+
+    Args:
+        places: The run's directories.
+    """
+
+    def __init__(self, places: RunPaths) -> None:
+        self._places, self._drops = places, DropLog()
+        self._bad: dict[str, list[dict[str, Any]]] = {}
+
+    def drop(self, stage: str, drop: Drop) -> None:
+        """Note rows that a stage dropped, if the run has a drop ledger."""
+        if self._places.drops:
+            self._drops.add(stage, drop)
+
+    def quarantine(self, stage: str, bad: BadRows) -> None:
+        """Note rows that a stage could not read."""
+        self._bad.setdefault(stage, []).extend(
+            {
+                "source": redacted(row.path),
+                "position": row.byte,
+                "line": row.line,
+                "problem": row.problem,
+                "raw": row.raw[:1000].decode("utf-8", "backslashreplace"),
+            }
+            for row in bad.rows
+        )
+
+    def write(self, group: int, task_id: str) -> tuple[list[Publish], pa.Table | None]:
+        """Write what was noted: files to publish, and a drop ledger that is too short for a file."""
+        published = [self._write_quarantine(stage, task_id) for stage in self._bad]
+        if not self._drops:
+            return published, None
+        table = self._drops.table()
+        if table.num_rows <= DROPS_ROWS:
+            return published, table
+        final = os.path.join(self._places.drops, f"{group}-{task_id}.parquet")
+        try:
+            return [*published, write_file(final, 0, self._drops.write, self._places.staging)], None
+        except OSError as e:
+            raise OSError(
+                f"the drop ledger {final} cannot be written: {e}. Free some space, put the run directory "
+                "elsewhere, or do without it: run(drop_ledger=False), tamis run --no-drop-ledger"
+            ) from e
+
+    def _write_quarantine(self, stage: str, task_id: str) -> Publish:
+        entries = ({"stage": stage, "task": task_id, **row} for row in self._bad[stage])
+        content = "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in entries).encode()
+        final = quarantine_file(self._places.quarantine, stage, task_id)
+        return write_file(final, 0, lambda sink: sink.write(content), self._places.staging)
+
+
+def quarantine_file(directory: str, stage: str, task_id: str) -> str:
+    """The quarantine's file for what a stage could not do of a task."""
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stage)
+    return os.path.join(directory, f"{name}-{task_id}.jsonl")
