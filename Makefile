@@ -14,10 +14,10 @@ quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, wri
 	@$(BIN)/tamis quickstart
 
 test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 check: $(VENV)/.dev lint  ## The same without Ray and without slow tests: for every few minutes of work.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "not ray and not slow"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not ray and not slow"
 
 lint: $(VENV)/.dev  ## Formatting, style, types.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'."; exit 1; }

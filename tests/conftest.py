@@ -1,9 +1,7 @@
 """For all tests: kernels are compiled once, before they are needed; Ctrl-C works; tests that start Ray are marked."""
 
 import os
-import re
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +12,37 @@ if (
 ):  # a shell in the background has it ignored, and children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_STARTS_RAY = re.compile(
-    r"^import ray|^from ray|RayClient|StreamingExecutor|RayDataExecutor|XennaExecutor|RayActorPool|clusters import",
-    re.MULTILINE,
-)
+_RAY = {
+    "test_client.py",
+    "test_external.py",
+    "test_parity.py",
+    "test_ray_data.py",
+    "test_ray_executor.py",
+    "test_ray_failures.py",
+    "test_ray_no_shared_files.py",
+    "test_ray_nodes.py",
+    "test_ray_scripts.py",
+    "test_seeds_on_ray.py",
+    "test_slurm.py",
+    "test_streaming_gpu.py",
+    "test_xenna.py",
+}
+"""Modules whose tests start Ray. Single tests of others are marked where they are."""
+
+_SLOW = {"integration", "test_cards.py", "test_command.py", "test_examples.py", "test_keeper.py", "test_native.py"}
+"""Folders and modules whose tests run whole pipelines and programs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of every module that starts Ray, so that ``make check`` can leave them out."""
-    marked: dict[Path, bool] = {}
+    """Mark tests that start Ray and slow ones, which ``make check`` leaves out.
+
+    The tests of a module run in one process. All that start Ray run in the same one: two clusters on a small machine
+    slow each other down many times.
+    """
     for item in items:
-        if item.path.suffix == ".py" and "tests" in item.path.parts:
-            if item.path not in marked:
-                marked[item.path] = bool(_STARTS_RAY.search(item.path.read_text(encoding="utf-8")))
-            if marked[item.path]:
-                item.add_marker(pytest.mark.ray)
+        parts = {*item.path.parts}
+        if _RAY & parts:
+            item.add_marker(pytest.mark.ray)
+        if _SLOW & parts:
+            item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.xdist_group("ray" if item.get_closest_marker("ray") else str(item.path)))

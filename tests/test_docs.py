@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,15 @@ def outputs_of(text: str) -> list[str]:
     return [b["code"] for b in BLOCK.finditer(text) if said_before(text, b) == "output"]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if script_of(p.read_text(encoding="utf-8")).strip()], ids=name_of)
+def with_marks(page: Path) -> Any:
+    starts_ray = re.search("RayClient|(Streaming|RayData|Xenna|RayActorPool)Executor", page.read_text(encoding="utf-8"))
+    return pytest.param(page, marks=[pytest.mark.slow, *([pytest.mark.ray] if starts_ray else [])], id=name_of(page))
+
+
+WITH_CODE = [with_marks(page) for page in PAGES if script_of(page.read_text(encoding="utf-8")).strip()]
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     script = tmp_path / f"{page.stem.replace('-', '_')}.py"

@@ -75,6 +75,7 @@ def test_a_function_may_be_async_too() -> None:
     assert "1 worker, up to 7 calls in flight" in str(plan)
 
 
+@pytest.mark.ray
 def test_one_actor_keeps_many_calls_in_flight(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     from tamis.backends.streaming import StreamingExecutor

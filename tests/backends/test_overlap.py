@@ -59,6 +59,7 @@ def test_a_process_fetches_and_hands_over_while_it_computes(tmp_path: Path) -> N
         substrate.close(at_once=False)
 
 
+@pytest.mark.ray
 def test_an_actor_fetches_and_hands_over_while_it_computes(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
     from tamis.backends.substrates.ray import RaySubstrate

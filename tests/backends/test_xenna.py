@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from parity_pipelines import PIPELINES, failing, run_on, with_gpu, without_gpu, write_input
+from parity_pipelines import PIPELINES, failing, run_on, write_input
 from ray_faults import small_cluster
 
 from tamis.backends.local import LocalExecutor
@@ -36,17 +36,6 @@ def cluster() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("input"))
-
-
-@pytest.mark.parametrize("name", ["branch"])
-def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
-    expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
-    assert run_on(XennaExecutor(), PIPELINES[name], source, tmp_path / "xenna") == expected
-
-
-def test_a_stage_for_gpus_runs_on_logical_ones(source: Path, tmp_path: Path) -> None:
-    expected = run_on(LocalExecutor(workers=0), without_gpu, source, tmp_path / "local")
-    assert run_on(XennaExecutor(), with_gpu, source, tmp_path / "xenna") == expected
 
 
 def test_batch_mode_gives_the_same(source: Path, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_text_curation(run: Run, tmp_path: Path) -> None:
     assert json.loads(line)["text"].startswith('Once upon a time a "small" cat sat')
 
 
+@pytest.mark.ray
 def test_a_ray_cluster_is_started_and_stopped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     client = run("ray_client.py", ("ray_client.start()", "ray_client.start()\naddress = ray_client.address"))

@@ -32,7 +32,7 @@ Stage = ProcessingStage[Any, Any]
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=4, num_gpus=2):
+    with small_cluster(num_cpus=2, num_gpus=2):
         yield
 
 

@@ -125,6 +125,6 @@ def test_a_disk_that_cannot_keep_up_holds_the_driver_back(
         record(journal, tmp_path, range(start, start + 10))
         most = max(most, len(journal._pending.records))
     journal.close()
-    assert most <= 10 + 4
+    assert 0 < most <= 4
     lines = Path(directory.path, "outputs.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["order"] for line in lines) == [[n] for n in range(200)]

@@ -128,7 +128,7 @@ class RunJournal:
         record = {"stage": stage, "tasks": task_ids, "files": [_entry(item) for item in published]}
         syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
         with self._changed:
-            while self._pending.is_full and self._committing and self._error is None:
+            while self._pending.is_full and self._thread is not None and self._error is None:
                 self._changed.wait()  # the disk cannot keep up
             self._raise_error()
             self._pending.records.append(record)
@@ -213,6 +213,7 @@ class RunJournal:
                     return
                 commit, self._pending = self._pending, _Commit()
                 self._committing, self._hurry = True, False
+                self._changed.notify_all()  # there is room again
             try:
                 self._commit(commit)
             except Exception as error:  # noqa: BLE001 - raised in the driver's thread, see flush()
