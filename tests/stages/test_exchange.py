@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from tamis.errors import DataError
 from tamis.pipeline import Pipeline
-from tamis.stages import exchange
 from tamis.stages.deduplication.exact import ExactDeduplication
-from tamis.stages.exchange import Exchange
-from tamis.stages.exchange_rounds import Rounds
+from tamis.stages.exchange import Exchange, Rounds, map_side
 from tamis.stages.io import JsonlReader
 from tamis.tasks import DocumentBatch, TableTask
 from tamis.testing import run_everywhere, run_stage
@@ -150,8 +148,8 @@ def test_each_file_is_opened_once_per_partition(monkeypatch: pytest.MonkeyPatch)
 def test_many_files_are_merged_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = keyed([f"k{n % 17}" for n in range(300)])
     expected = [run_stage(stage, batches(rows, 5)) for stage in (PerKey(4), Sorted(4))]
-    monkeypatch.setattr(exchange, "MERGE_ABOVE", 10)
-    monkeypatch.setattr(exchange, "MERGE_BYTES", 30_000)
+    monkeypatch.setattr(map_side, "MERGE_ABOVE", 10)
+    monkeypatch.setattr(map_side, "MERGE_BYTES", 30_000)
     assert [run_stage(stage, batches(rows, 5)) for stage in (PerKey(4), Sorted(4))] == expected
     merging = next(s for s in run_stage(PerKey(4), batches(rows, 5)).stages if "merge" in s.name)
     assert 1 < merging.tasks_in < 30

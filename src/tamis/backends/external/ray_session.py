@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -175,16 +176,22 @@ def set_up_nodes(
                 if env := group.runtime_env or runtime_env:
                     options["runtime_env"] = env
                 call = ray.remote(_set_up_here).options(**options)
-                calls.append(call.remote(stages[group.index], group.index, node.id, places))
+                calls.append(call.remote(stages[group.index], group.index, node.id, places, module_path()))
     try:
         ray.get(calls)
     except ray.exceptions.RayTaskError as error:
         raise (error.cause if isinstance(error.cause, Exception) else error) from None
 
 
-def _set_up_here(stages: bytes, group: int, node: str, places: RunPaths) -> None:
+def module_path() -> tuple[str, ...]:
+    """Where this process finds modules, for processes that load its stages."""
+    return os.getcwd(), *(p for p in sys.path if p)
+
+
+def _set_up_here(stages: bytes, group: int, node: str, places: RunPaths, path: tuple[str, ...]) -> None:
     import pickle
 
+    sys.path += [p for p in path if p not in sys.path]
     spec: GroupSpec = pickle.loads(stages)[group]
     set_up_on_node(spec, NodeInfo(node), WorkerMetadata(scratch=places.scratch))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +11,7 @@ from tamis.backends.carry_out import run_paths
 from tamis.backends.cluster_storage import share_storage
 from tamis.backends.external.driver import Engine, ExternalDriver
 from tamis.backends.external.operator import OperatorSpec
-from tamis.backends.external.ray_session import ClusterNode, Mailbox, set_up_nodes
+from tamis.backends.external.ray_session import ClusterNode, Mailbox, module_path, set_up_nodes
 from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.plan import Group, Plan
@@ -53,7 +51,7 @@ class WorkerSpec:
         share_storage(ray, plan, run, [node.id for node in nodes])
         places = run_paths(run, workers_sync=True)
         set_up_nodes(ray, plan, stages, nodes, places, runtime_env)
-        path = (os.getcwd(), *(p for p in sys.path if p))
+        path = module_path()
         return cls(plan, stages, places, Mailbox(ray), path, uuid.uuid4().hex)
 
     def operator(self, group: Group, inside: frozenset[int], **settings: Any) -> OperatorSpec:

@@ -18,8 +18,8 @@ from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.hashing import hash_text_128, normalize_text
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Drop, Publish
-from tamis.stages.exchange import write_by
-from tamis.stages.exchange_files import Rows, file_codes, merge_indexes, read_cells, read_indexes
+from tamis.stages.exchange.files import Rows, file_codes, merge_indexes, read_cells, read_indexes
+from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import load_task
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks

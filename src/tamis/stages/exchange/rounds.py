@@ -16,18 +16,10 @@ import pyarrow.compute as pc
 from tamis.errors import DataError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Publish
-from tamis.stages.exchange import (
-    Exchange,
-    FilesToMerge,
-    MergeFiles,
-    PartitionRows,
-    ReadPartition,
-    Reduce,
-    map_files,
-    partition_tasks,
-    write_partitions,
-)
-from tamis.stages.exchange_files import Rows
+from tamis.stages.exchange.exchange import Exchange
+from tamis.stages.exchange.files import Rows
+from tamis.stages.exchange.map_side import FilesToMerge, MergeFiles, PartitionRows, write_partitions
+from tamis.stages.exchange.reduce_side import ReadPartition, Reduce, map_files, partition_tasks
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import exists
 from tamis.stages.spill import SUFFIX, ScratchSource, folder_for

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import DataError
 from tamis.stages.emit import Publish
-from tamis.stages.exchange_files import Cells, Ints, Rows, file_codes, put_together, read_cells, write_cells
+from tamis.stages.exchange.files import Cells, Ints, Rows, file_codes, put_together, read_cells, write_cells
 
 __all__ = ["cut_sorted", "partition_bounds", "range_chooser", "read_range"]
 
