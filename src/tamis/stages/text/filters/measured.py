@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels.heuristics import Check, run_checks
 from tamis.kernels.utf8 import Utf8
-from tamis.stages.text.filters.base import NOT_NEGATIVE, DocumentFilter, ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
 
 __all__ = ["Criterion", "Measured", "MeasuredFilter", "Ratio", "measure"]
 
@@ -43,17 +43,22 @@ class MeasuredFilter(ThresholdFilter):
     """A filter whose score is a :class:`Ratio`. Such filters are run together, in one pass over the texts.
 
     ``score_document`` is the definition. It also serves as long as the kernel is not compiled.
+
+    Attributes:
+        measured: How the score is made, where that does not depend on parameters; else there is a :meth:`ratio`.
     """
 
     score_range = NOT_NEGATIVE
+    measured: ClassVar[Ratio | None] = None
 
     def ratio(self) -> Ratio | None:
         """How the score is made; ``None`` where the kernel cannot do what the parameters ask for."""
-        raise NotImplementedError(f"{type(self).__name__} has no ratio()")
+        return self.measured
 
     @property
     def scores_columns(self) -> bool:
-        return self._has_column_form("score_document", "ratio", DocumentFilter) and self.ratio() is not None
+        ways = ("ratio", "measured")
+        return any(self._has_column_form("score_document", way, MeasuredFilter) for way in ways) and bool(self.ratio())
 
     @property
     def decides_by_bounds(self) -> bool:

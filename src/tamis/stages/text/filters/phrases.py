@@ -7,7 +7,7 @@ import operator
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 
 from tamis.kernels.heuristics import COMMON_WORDS, LOREM_IPSUM
 from tamis.kernels.utf8 import WHITE_SPACE
-from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter, text_series
 from tamis.stages.text.filters.words import WordCountFilter
 from tamis.stages.text.words import WITHOUT_SPACES, get_word_splitter
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "BadWordsFilter",
@@ -55,11 +52,9 @@ class _PhraseFilter(ThresholdFilter):
         return int(self._phrase in text.lower())
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
         # The phrases are in ASCII, and no character outside it becomes a part of one of them in lower case.
-        found = _texts(column).str.contains_any([self._phrase], ascii_case_insensitive=True)
-        return found.cast(pl.Int64).to_numpy()
+        found = text_series(column).str.contains_any([self._phrase], ascii_case_insensitive=True)
+        return found.to_numpy().astype(np.int64)
 
 
 @dataclass
@@ -130,7 +125,7 @@ class BadWordsFilter(ThresholdFilter):
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         import polars as pl
 
-        texts, words = _texts(column), self._all_words
+        texts, words = text_series(column), self._all_words
         # Few texts have one of the words even as a part of another: only those are searched word by word.
         suspects = texts.str.contains_any(words, ascii_case_insensitive=True)
         has_more_than_ascii = texts.str.len_bytes() != texts.str.len_chars()
@@ -180,17 +175,12 @@ class SentenceCountFilter(ThresholdFilter):
     name = "sentence_count"
     score_range = NOT_NEGATIVE
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_sentences, self.max_sentences
-
     def score_document(self, text: str) -> int:
         return len(re.findall(_LINE, text)) + len(re.findall(_INNER_END, text))
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        texts = _texts(column)
-        return (texts.str.count_matches(_LINE) + texts.str.count_matches(_INNER_END)).cast(pl.Int64).to_numpy()
+        texts = text_series(column)
+        return (texts.str.count_matches(_LINE) + texts.str.count_matches(_INNER_END)).to_numpy().astype(np.int64)
 
 
 @dataclass
@@ -219,16 +209,13 @@ class StopWordsFilter(ThresholdFilter):
             if word.split() != [word]:
                 raise ValueError(f"StopWordsFilter(stop_words=...): {word!r} is not a single word")
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_stop_words, None
-
     def score_document(self, text: str) -> int:
         return len({*text.split()} & {*self.stop_words})
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         import polars as pl
 
-        texts = _texts(column)
+        texts = text_series(column)
         # One search for each, but a search ends where it finds something, which in prose is soon.
         found = [
             texts.str.contains(rf"(?:\A|[{_SPACES}]){pl.escape_regex(word)}(?:[{_SPACES}]|\z)").cast(pl.Int64)
@@ -245,9 +232,6 @@ class _SymbolFilter(ThresholdFilter):
     max_symbols_per_word: float
     lang: str
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_symbols_per_word
-
     @property
     def scores_columns(self) -> bool:
         return super().scores_columns and get_word_splitter(self.lang) is str.split
@@ -257,7 +241,7 @@ class _SymbolFilter(ThresholdFilter):
         return len(re.findall(self._symbols, text)) / count if count else 1.0
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        symbols = _texts(column).str.count_matches(self._symbols).to_numpy()
+        symbols = text_series(column).str.count_matches(self._symbols).to_numpy()
         words = WordCountFilter().score_column(column)
         ratios: NDArray[np.float64] = np.divide(symbols, words, out=np.ones(len(words)), where=words > 0)
         return ratios
@@ -305,9 +289,3 @@ class EllipsesToWordsFilter(_SymbolFilter):
     lang: str = "en"
     name = "ellipses_to_words"
     _symbols: ClassVar[str] = r"\.\.\.|…"
-
-
-def _texts(column: pa.ChunkedArray) -> pl.Series:
-    import polars as pl
-
-    return pl.Series(pl.from_arrow(column)).fill_null("")

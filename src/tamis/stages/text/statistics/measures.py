@@ -79,32 +79,26 @@ class _Length(MeasuredFilter):
 
 class _Characters(_Length):
     name = CHARACTERS
+    measured = Ratio(measures.CHARACTERS)
 
     def score_document(self, text: str) -> int:
         return len(text)
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.CHARACTERS)
-
 
 class _Words(_Length):
     name = WORDS
+    measured = Ratio(measures.WORDS)
 
     def score_document(self, text: str) -> int:
         return len(text.split())
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.WORDS)
-
 
 class _Lines(_Length):
     name = LINES
+    measured = Ratio(measures.LINES)
 
     def score_document(self, text: str) -> int:
         return len(get_sentences(text))
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.LINES)
 
 
 def length_filters() -> list[MeasuredFilter]:
