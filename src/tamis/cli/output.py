@@ -35,8 +35,8 @@ def complain(text: str, notes: Iterable[str] = ()) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write a value to stdout as JSON. Characters that could control a terminal are escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    """Write a value to stdout as JSON. Characters that could control a terminal are escaped, objects are their repr."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=repr)
     write_styled(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 

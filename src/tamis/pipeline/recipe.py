@@ -19,7 +19,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -100,19 +100,11 @@ class RunSettings:
     def make_executor(self) -> Executor:
         """The executor these settings describe."""
         name = self.executor or ("streaming" if self.address else default_executor_name())
-        settings = {
-            "address": self.address,
-            "ignore_head_node": self.ignore_head_node,
-            "workers": self.workers,
-            "substrate": self.substrate,
-            "execution_mode": self.execution_mode,
-            "memory_budget": self.memory_budget,
-            "retries": self.retries,
-        }
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
             raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
-        given = {name: value for name, value in settings.items() if value is not None}
+        others = ("executor", "run_dir", "drop_ledger")  # not for the executor
+        given = {name: value for name, value in asdict(self).items() if value is not None and name not in others}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]
         if unknown and not any(p.kind is p.VAR_KEYWORD for p in known.values()):

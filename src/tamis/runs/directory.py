@@ -142,13 +142,6 @@ class RunDirectory:
         """Write ``run.json``."""
         self.write_text("run.json", json.dumps(summary.to_dict(), indent=1, ensure_ascii=False))
 
-    def read_summary(self) -> RunSummary:
-        """Read ``run.json``."""
-        path = os.path.join(self.path, "run.json")
-        if not os.path.exists(path):
-            raise PlanError(f"{self.path} holds no run: there is no run.json in it")
-        return RunSummary.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-
     def quarantined(self, limit: int) -> list[dict[str, Any]]:
         """Up to ``limit`` rows of the quarantine."""
         rows: list[dict[str, Any]] = []
@@ -156,7 +149,7 @@ class RunDirectory:
         for name in names:
             if name.startswith(".") or not name.endswith(".jsonl"):
                 continue
-            with Path(self.quarantine, name).open(encoding="utf-8") as file:
+            with Path(self.quarantine, name).open(encoding="utf-8", errors="replace") as file:
                 for line in file:
                     if len(rows) >= limit:
                         return rows

@@ -19,24 +19,17 @@ if TYPE_CHECKING:
     from tamis.stages.io.text import TextReader, TextReaderStage
     from tamis.stages.io.writers import CsvWriter, JsonlWriter, ParquetWriter, TextWriter, WriterStage
 
-_HOMES = {
-    "CsvReader": "tamis.stages.io.csv",
-    "CsvReaderStage": "tamis.stages.io.csv",
-    "CsvWriter": "tamis.stages.io.writers",
-    "FilePartitioningStage": "tamis.stages.io.partitioning",
-    "JsonlReader": "tamis.stages.io.jsonl",
-    "JsonlReaderStage": "tamis.stages.io.jsonl",
-    "JsonlWriter": "tamis.stages.io.writers",
-    "MergeShards": "tamis.stages.io.shards",
-    "ParquetReader": "tamis.stages.io.parquet",
-    "ParquetReaderStage": "tamis.stages.io.parquet",
-    "ParquetWriter": "tamis.stages.io.writers",
-    "TextReader": "tamis.stages.io.text",
-    "TextReaderStage": "tamis.stages.io.text",
-    "TextWriter": "tamis.stages.io.writers",
-    "WriterStage": "tamis.stages.io.writers",
-    "byte_size": "tamis.sizes",
+_MODULES = {
+    "csv": "CsvReader CsvReaderStage",
+    "jsonl": "JsonlReader JsonlReaderStage",
+    "parquet": "ParquetReader ParquetReaderStage",
+    "partitioning": "FilePartitioningStage",
+    "shards": "MergeShards",
+    "text": "TextReader TextReaderStage",
+    "writers": "CsvWriter JsonlWriter ParquetWriter TextWriter WriterStage",
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
+_HOMES["byte_size"] = "tamis.sizes"
 
 __all__ = [
     "CsvReader",

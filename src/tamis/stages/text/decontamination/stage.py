@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tamis.errors import PlanError
 from tamis.kernels.utf8 import Utf8, continues
-from tamis.stages.base import ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.base import WorkerMetadata
+from tamis.stages.column_values import TextStage, read_column
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.destination import Destination
@@ -32,7 +32,7 @@ ACTIONS = ("drop", "cut")
 
 
 @dataclass(repr=False)
-class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
+class Decontaminate(TextStage):
     """Find documents that share n-grams of words with benchmarks, and leave them out or cut the place out of them.
 
     Words are what white space separates, in lower case, without punctuation and symbols. A match is exact: n-grams are
@@ -106,9 +106,6 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
-
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self._index = load_index(self.benchmarks, self.n)
 
@@ -127,7 +124,7 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         """The batch without what is contaminated, and what was found."""
         if not hasattr(self, "_index"):
             self.setup()  # as a run does before the first batch
-        column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
+        column = self.texts(task)
         matches, spans = self._search(Utf8.from_arrow(column))
         if not len(matches):
             return task, matches

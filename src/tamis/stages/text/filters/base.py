@@ -116,7 +116,7 @@ class ThresholdFilter(DocumentFilter):
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The lowest and the highest score that are kept; ``None`` where there is no bound."""
-        names = [_parameter(type(self), prefix) for prefix in ("min_", "max_")]
+        names = [_parameter(type(self), prefix) for prefix in ("min_", "max_")]  # type: ignore[arg-type]  # hashable
         if names == [None, None]:
             raise NotImplementedError(f"{type(self).__name__} has no bounds()")
         low, high = (None if name is None else getattr(self, name) for name in names)

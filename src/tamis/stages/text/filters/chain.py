@@ -109,6 +109,11 @@ class Step:
     invert: bool = False
 
     @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [self.reads]
+
+    @property
     def releases_gil(self) -> bool:
         """Whether the step needs no Python code per row."""
         raise NotImplementedError

@@ -19,9 +19,7 @@ __all__ = [
     "MeanWordLengthFilter",
     "SymbolsToWordsFilter",
     "WordCountFilter",
-    "WordFilter",
     "WordsWithoutAlphabetsFilter",
-    "letters",
 ]
 
 _HASHES = re.compile("#+")

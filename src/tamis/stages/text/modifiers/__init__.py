@@ -29,28 +29,19 @@ if TYPE_CHECKING:
     )
     from tamis.stages.text.modifiers.unicode import HtmlEntityUnescaper, UnicodeNormalizer, UnicodeReformatter
 
-_HOMES = {
-    "BoilerPlateStringModifier": "tamis.stages.text.modifiers.string",
-    "C4LineCleaner": "tamis.stages.text.modifiers.lines",
-    "CleanLines": "tamis.stages.text.modifiers.lines",
-    "ControlCharacterRemover": "tamis.stages.text.modifiers.string",
-    "DocumentModifier": "tamis.stages.text.modifiers.base",
-    "FastTextLabelModifier": "tamis.stages.text.modifiers.fasttext",
-    "HtmlEntityUnescaper": "tamis.stages.text.modifiers.unicode",
-    "LineRemover": "tamis.stages.text.modifiers.string",
-    "MarkdownRemover": "tamis.stages.text.modifiers.string",
-    "Modify": "tamis.stages.text.modifiers.modify",
-    "NewlineNormalizer": "tamis.stages.text.modifiers.string",
-    "PiiRedactor": "tamis.stages.text.modifiers.pii",
-    "QuotationRemover": "tamis.stages.text.modifiers.string",
-    "QuotationUnifier": "tamis.stages.text.modifiers.string",
-    "RefinedWebLineCleaner": "tamis.stages.text.modifiers.lines",
-    "Slicer": "tamis.stages.text.modifiers.string",
-    "UnicodeNormalizer": "tamis.stages.text.modifiers.unicode",
-    "UnicodeReformatter": "tamis.stages.text.modifiers.unicode",
-    "UrlRemover": "tamis.stages.text.modifiers.string",
-    "WhitespaceCollapser": "tamis.stages.text.modifiers.string",
+_MODULES = {
+    "base": "DocumentModifier",
+    "fasttext": "FastTextLabelModifier",
+    "lines": "C4LineCleaner CleanLines RefinedWebLineCleaner",
+    "modify": "Modify",
+    "pii": "PiiRedactor",
+    "string": (
+        "BoilerPlateStringModifier ControlCharacterRemover LineRemover MarkdownRemover NewlineNormalizer "
+        "QuotationRemover QuotationUnifier Slicer UrlRemover WhitespaceCollapser"
+    ),
+    "unicode": "HtmlEntityUnescaper UnicodeNormalizer UnicodeReformatter",
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "BoilerPlateStringModifier",

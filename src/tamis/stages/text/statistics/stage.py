@@ -16,9 +16,9 @@ from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.scripts import dominant_scripts
 from tamis.models.language import built_in_languages, load_language_model
-from tamis.stages.base import ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import holds_text, read_column, text_values
-from tamis.stages.mixing.row_keys import name_keys, scrambled
+from tamis.stages.base import WorkerMetadata
+from tamis.stages.column_values import TextStage, holds_text, read_column, text_values
+from tamis.stages.mixing.row_keys import as_shares, name_keys, scrambled
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.statistics.measures import BYTES, bin_of, default_filters, is_share, length_filters
 from tamis.stages.text.statistics.summary import MAX_COLUMNS, TextSummary
@@ -36,7 +36,7 @@ _LOOKED_AT_CHARACTERS = 1000
 
 
 @dataclass(repr=False)
-class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
+class TextStatistics(TextStage):
     """Sum up documents: lengths, filter scores, duplicates, languages, scripts, sites.
 
     Each batch becomes a small table, which :meth:`TextSummary.from_table` reads; ``merge_summaries`` puts several of
@@ -99,14 +99,8 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         """The filters whose scores are found."""
         return default_filters() if self.filters is None else list(self.filters)
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field]
-
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
-
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return frozenset(("part", "data", "max_hashes", "max_sample"))
@@ -137,7 +131,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         columns = _columns(table)
         read = table.num_rows
         if self.fraction < 1:
-            chosen = _as_shares(keys) < self.fraction
+            chosen = as_shares(keys) < self.fraction
             table, texts = table.filter(pa.array(chosen)), texts.filter(pa.array(chosen))
             hashes, keys, names = hashes[chosen], keys[chosen], names.take(np.flatnonzero(chosen))
         filters = [*length_filters(), *self.chosen_filters]
@@ -190,7 +184,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         measured: Measured,
     ) -> pl.DataFrame:
         self._keys = np.sort(np.concatenate([self._keys, keys]))[: self.max_sample]
-        wanted = _as_shares(keys) < self.fraction * self.sampled
+        wanted = as_shares(keys) < self.fraction * self.sampled
         if len(self._keys) == self.max_sample:
             wanted &= keys <= self._keys[-1]
         rows = np.flatnonzero(wanted)
@@ -260,11 +254,6 @@ def _name_columns(names: RowNames) -> dict[str, pl.Series]:
         "position": pl.Series(names.positions, dtype=pl.Int64),
         "part": pl.Series(pl.from_arrow(parts)).cast(pl.String),
     }
-
-
-def _as_shares(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Keys as numbers from 0 up to but not 1: the 53 bits that a float holds exactly."""
-    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _text_columns(table: pa.Table) -> list[str]:
