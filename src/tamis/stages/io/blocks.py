@@ -17,18 +17,6 @@ from tamis.stages.io.bytes_read import count_bytes
 from tamis.stages.io.paths import compression_of, filesystem, is_local, reading
 from tamis.tasks import FileSlice
 
-__all__ = [
-    "MAX_ROW_BYTES",
-    "Block",
-    "LineNumbers",
-    "Part",
-    "block_of",
-    "line_blocks",
-    "line_parts",
-    "refused",
-    "too_long",
-]
-
 MAX_ROW_BYTES = 256 * 2**20
 """Largest line or row that is read unless the user asks for more."""
 
@@ -49,13 +37,8 @@ _SHOWN_BYTES = 1000
 
 @dataclass(frozen=True)
 class Part:
-    """Whole lines of one file.
-
-    Args:
-        path: The file.
-        byte: Where the lines start in the (decompressed) file.
-        data: The lines.
-        line: Line number of the first of them, counted from 1, where it is known.
+    """Whole lines of one file: where they start in the (decompressed) file, the lines, and the number of the first of
+    them, counted from 1, where it is known.
     """
 
     path: str
@@ -66,13 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines that are parsed at once, possibly of several files.
-
-    Args:
-        data: The lines.
-        parts: Where they come from.
-        starts: Where each part starts in ``data``.
-    """
+    """Whole lines that are parsed at once, the parts of files they come from, and where each part starts in them."""
 
     data: bytes
     parts: list[Part]
@@ -101,12 +78,7 @@ def block_of(parts: list[Part]) -> Block:
 
 @dataclass(frozen=True)
 class LineNumbers:
-    """Finds the number of a line, on the error path only.
-
-    Args:
-        storage_options: For the fsspec file system.
-        patient: Whether to count also when the line is far into the file.
-    """
+    """Finds the number of a line, on the error path only; of a line far into the file only if it is ``patient``."""
 
     storage_options: dict[str, Any]
     patient: bool

@@ -57,8 +57,7 @@ class CsvReaderStage(TableReaderStage):
         for name in [*(self.fields or ()), *self.types] if names else ():
             if name not in names:
                 raise DataError(
-                    f"there is no column {name!r}, only {', '.join(names)}.{did_you_mean(name, names)}",
-                    path=file.path,
+                    f"there is no column {name!r}, only {', '.join(names)}.{did_you_mean(name, names)}", path=file.path
                 )
         if names:
             if self.newlines_in_values:

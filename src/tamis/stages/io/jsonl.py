@@ -55,12 +55,7 @@ class JsonlReaderStage(ReaderStage):
                 yield BadRows(tuple(self._bad_row(block, line) for line in broken))
 
     def parse_block(self, block: Block, types: dict[str, pa.DataType]) -> ParsedLines:
-        """The rows of a block, where each begins in it, and the lines that cannot be read, in order.
-
-        Args:
-            block: The lines.
-            types: Arrow types by column; those of other columns are inferred.
-        """
+        """The rows of a block, where each begins in it, and the lines that cannot be read, in order."""
         try:
             parsed = parse_json_lines(block.data, self.fields)
         except DataError as e:

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -196,6 +196,16 @@ def open_write(path: str, storage_options: dict[str, Any] | None = None) -> Bina
         return Path(path).open("wb")
     fs, inner = filesystem(path, storage_options)
     return cast("BinaryIO", fs.open(inner, "wb"))
+
+
+def remove_file(path: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        if is_local(path):
+            os.unlink(path)
+        else:
+            fs, inner = filesystem(path, dict(storage_options or {}))
+            fs.rm_file(inner)
 
 
 def reading(path: str) -> contextlib.AbstractContextManager[None]:

@@ -13,10 +13,28 @@ from typing import Any
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import DocumentBatch
 
-__all__ = ["OperationStage", "TextOperation", "chain_name", "check_operation", "listed", "name_of", "well_formed"]
+__all__ = ["ShownWithParameters", "TextOperation", "chain_name", "check_operation", "listed", "name_of", "well_formed"]
 
 
-class TextOperation:
+class ShownWithParameters:
+    """Is shown with its parameters, as far as it keeps them as attributes of the same names, with or without ``_``.
+
+    >>> class Years(ShownWithParameters):
+    ...     def __init__(self, first: int, last: int = 2024) -> None:
+    ...         self.first, self._last = first, last
+    >>> Years(2020)
+    Years(first=2020, last=2024)
+    """
+
+    def __repr__(self) -> str:
+        shown = []
+        for name in inspect.signature(type(self)).parameters:
+            kept = [attribute for attribute in (name, f"_{name}") if hasattr(self, attribute)]
+            shown += [f"{name}={getattr(self, attribute)!r}" for attribute in kept[:1]]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class TextOperation(ShownWithParameters):
     """The base of filters and modifiers.
 
     Attributes:
@@ -51,10 +69,6 @@ class TextOperation:
             if base is skeleton or column in base.__dict__ or row in base.__dict__:
                 return base is not skeleton and column in base.__dict__
         return False
-
-    def __repr__(self) -> str:
-        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
 def name_of(operation: TextOperation | Callable[..., Any]) -> str:

@@ -230,12 +230,8 @@ class Decontaminate(TextStage):
 
 @dataclass(frozen=True)
 class Matches:
-    """Documents that match examples, sorted by document and example.
-
-    Args:
-        documents: The row of each document.
-        examples: The number of each example in the index.
-        ngrams: How many different n-grams they have in common.
+    """Documents (by row) that match examples (by their number in the index), sorted by both, and how many different
+    n-grams they have in common.
     """
 
     documents: Positions
@@ -259,9 +255,7 @@ class Matches:
 def match(index: NgramIndex, hits: Hits, min_ratio: float | None) -> tuple[Matches, NDArray[np.bool_]]:
     """Which documents match which examples, and which of the hits count for that."""
     pairs = np.unique(np.stack([hits.texts(), hits.grams], axis=1), axis=0)
-    counts = np.diff(index.bounds)[pairs[:, 1]]
-    first = index.bounds[pairs[:, 1]] - (np.cumsum(counts) - counts)
-    examples = index.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)]
+    examples, counts = index.examples_with(pairs[:, 1])
     owned = np.stack([np.repeat(pairs[:, 0], counts), examples], axis=1)
     both, ngrams = np.unique(owned, axis=0, return_counts=True)
     matches = Matches(both[:, 0], both[:, 1], ngrams)
@@ -276,9 +270,7 @@ def _counting(index: NgramIndex, hits: Hits, matches: Matches) -> NDArray[np.boo
     """Which hits are n-grams of an example that their document matches."""
     width = len(index.benchmark_of)
     wanted = matches.documents * width + matches.examples
-    counts = np.diff(index.bounds)[hits.grams]
-    first = index.bounds[hits.grams] - (np.cumsum(counts) - counts)
-    examples = index.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)]
+    examples, counts = index.examples_with(hits.grams)
     counted: Any = np.isin(np.repeat(hits.texts(), counts) * width + examples, wanted)
     result = np.zeros(len(hits.places), np.bool_)
     np.logical_or.at(result, np.repeat(np.arange(len(hits.places)), counts), counted)

@@ -94,13 +94,8 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One filter or function of a chain.
-
-    Args:
-        operation: What is applied.
-        reads: The column it is applied to.
-        writes: The column the score is written to, if it is wanted.
-        invert: Whether to keep what would be dropped, and drop the rest.
+    """One filter or function of a chain: the column it is applied to, the column for the score, if it is wanted, and
+    whether to keep what would be dropped, and drop the rest.
     """
 
     operation: FilterOrFunction
@@ -227,12 +222,7 @@ class KeepStep(Step):
 
 
 def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
-    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours.
-
-    Args:
-        rows: The rows to work on.
-        steps: What to do, each with the position of the stage that it belongs to.
-    """
+    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours."""
     measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
     for place, (member, step) in enumerate(steps):
         rows.member = member

@@ -19,13 +19,7 @@ from tamis.stages.text.filters.base import SHARE, ThresholdFilter, text_series
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.words import get_sentences
 
-__all__ = [
-    "BoilerPlateStringFilter",
-    "BulletsFilter",
-    "EllipsisFilter",
-    "IncompleteStoryFilter",
-    "PunctuationFilter",
-]
+__all__ = ["BoilerPlateStringFilter", "BulletsFilter", "EllipsisFilter", "IncompleteStoryFilter", "PunctuationFilter"]
 
 _END_MARKS = (".", "?", "!", '"', "'")
 

@@ -72,12 +72,8 @@ class MeasuredFilter(ThresholdFilter):
 
 @dataclass(frozen=True, eq=False)
 class Criterion:
-    """A filter to apply to texts.
-
-    Args:
-        filter: The filter.
-        decides: Whether a text may fail; else it is only scored.
-        invert: Whether to keep what the filter would drop, and drop the rest.
+    """A filter to apply to texts. Unless it ``decides``, a text is only scored; ``invert`` keeps what the filter would
+    drop, and drops the rest.
     """
 
     filter: MeasuredFilter
@@ -134,13 +130,7 @@ class Measured:
 
 
 def measure(column: pa.ChunkedArray, criteria: Sequence[Criterion], rows: NDArray[np.int64] | None = None) -> Measured:
-    """Apply criteria to texts, each to those texts that passed all earlier ones.
-
-    Args:
-        column: The texts.
-        criteria: The criteria.
-        rows: Which of the texts, ascending; all when not given.
-    """
+    """Apply criteria to texts, or to some of them (ascending rows), each to those that passed all earlier ones."""
     rows = np.arange(len(column)) if rows is None else rows
     scores, failed = np.zeros((len(criteria), len(rows))), np.empty(len(rows), np.int64)
     checks = [criterion.check for criterion in criteria]

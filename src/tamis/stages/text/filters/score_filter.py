@@ -58,11 +58,7 @@ class _FilterStage(OperationStage):
 
 
 class FilterRun(_FilterStage):
-    """Filters of several stages, one after the other, that share one pass over the texts. Made by the planner.
-
-    Args:
-        members: The stages, in order.
-    """
+    """Filters of several stages, one after the other, that share one pass over the texts. Made by the planner."""
 
     def __init__(self, members: Sequence[_FilterStage]) -> None:
         self.members = list(members)
@@ -112,9 +108,7 @@ class Score(_FilterStage):
         operations = _operations(self.score_fn, "Score(score_fn=...)")
         writes = _one_each(self.score_field, operations, "Score", "score_field")
         reads = _for_each(self.text_field, operations, "Score", "text_field")
-        self._steps = [
-            ScoreStep(operation, text, score) for operation, text, score in zip(operations, reads, writes, strict=True)
-        ]
+        self._steps = list(map(ScoreStep, operations, reads, writes))
         self.name = chain_name("Score", operations)
 
 
@@ -144,10 +138,7 @@ class Filter(_FilterStage):
         operations = _operations(self.filter_fn, "Filter(filter_fn=...)")
         reads = _one_each(self.filter_field, operations, "Filter", "filter_field")
         invert = _for_each(self.invert, operations, "Filter", "invert")
-        self._steps = [
-            KeepStep(operation, field, None, inverted)
-            for operation, field, inverted in zip(operations, reads, invert, strict=True)
-        ]
+        self._steps = list(map(KeepStep, operations, reads, [None] * len(reads), invert))
         self.name = chain_name("Filter", operations)
 
 
@@ -182,10 +173,7 @@ class ScoreFilter(_FilterStage):
         writes: Sequence[str | None] = [None] * len(operations)
         if self.score_field is not None:
             writes = _one_each(self.score_field, operations, "ScoreFilter", "score_field")
-        self._steps = [
-            ScoreKeepStep(operation, text, score, inverted)
-            for operation, text, score, inverted in zip(operations, reads, writes, invert, strict=True)
-        ]
+        self._steps = list(map(ScoreKeepStep, operations, reads, writes, invert))
         self.name = chain_name("ScoreFilter", operations)
 
 

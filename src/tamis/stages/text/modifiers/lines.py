@@ -135,10 +135,7 @@ class RefinedWebLineCleaner(LineModifier):
         if self.counters:
             counted = _any_of(_COUNTED)
             steps.append(
-                _matching(
-                    "counters",
-                    rf"^[^A-Za-z0-9]*[0-9][0-9.,]*[kKmMbB]?[{SPACES}]+{counted}[^A-Za-z0-9]*$",
-                )
+                _matching("counters", rf"^[^A-Za-z0-9]*[0-9][0-9.,]*[kKmMbB]?[{SPACES}]+{counted}[^A-Za-z0-9]*$")
             )
         if self.min_words is not None:
             steps.append(_few_words(self.min_words, blank=False))

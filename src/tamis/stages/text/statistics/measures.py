@@ -15,19 +15,6 @@ from tamis.stages.text.filters.base import SHARE
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.words import get_sentences
 
-__all__ = [
-    "BYTES",
-    "CHARACTERS",
-    "LENGTHS",
-    "LINES",
-    "WORDS",
-    "bin_edges",
-    "bin_of",
-    "default_filters",
-    "is_share",
-    "length_filters",
-]
-
 BYTES: Final = "bytes"
 CHARACTERS: Final = "characters"
 WORDS: Final = "words"

@@ -235,15 +235,9 @@ _BINS: dict[str, Any] = {"measure": pl.String, "bin": pl.Int64, "documents": pl.
 
 
 def _columns(table: pa.Table) -> pl.DataFrame:
-    seen = [(f.name, str(f.type), table.column(i).null_count) for i, f in enumerate(table.schema)]
-    columns = {
-        "name": [name for name, _, _ in seen],
-        "type": [kind for _, kind, _ in seen],
-        "rows": [table.num_rows] * len(seen),
-        "nulls": [nulls for _, _, nulls in seen],
-    }
+    seen = [(f.name, str(f.type), table.num_rows, table.column(i).null_count) for i, f in enumerate(table.schema)]
     schema: dict[str, Any] = {"name": pl.String, "type": pl.String, "rows": pl.Int64, "nulls": pl.Int64}
-    return pl.DataFrame(columns, schema=schema).sort("name", "type").head(MAX_COLUMNS)
+    return pl.DataFrame(seen, schema=schema, orient="row").sort("name", "type").head(MAX_COLUMNS)
 
 
 def _name_columns(names: RowNames) -> dict[str, pl.Series]:
