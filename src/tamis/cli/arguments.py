@@ -16,8 +16,6 @@ import tamis
 from tamis.cli.output import complain
 from tamis.errors import RunInterrupted, TamisError
 
-__all__ = ["main", "parser"]
-
 FAILED: Final = 1
 """Exit status after an error; the same as Python's after an exception."""
 

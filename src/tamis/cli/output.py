@@ -14,8 +14,6 @@ from tamis.printable import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["complain", "print_json", "show", "terminal_width", "write", "write_styled"]
-
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 

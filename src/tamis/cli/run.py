@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tamis.runs.progress import ProgressKind
     from tamis.runs.result import RunResult
 
-__all__ = ["SET_ASIDE", "run"]
-
 SET_ASIDE: Final = 3
 """Exit status of a run that came to its end, but set rows or tasks aside."""
 

@@ -14,8 +14,6 @@ from tamis.errors import RecipeError
 from tamis.pipeline.catalogue import Entry, catalogue, find, listed
 from tamis.pipeline.parameters import REQUIRED, parameters_of, summary_of
 
-__all__ = ["run"]
-
 
 def run(arguments: argparse.Namespace) -> int:
     """List the stages, or show the parameters of one."""

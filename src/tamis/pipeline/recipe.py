@@ -28,14 +28,13 @@ from tamis.pipeline.catalogue import find, is_name
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import MAX_CHARACTERS, Node, parse_yaml
-from tamis.pipeline.shipped import shipped_recipes
 from tamis.sizes import byte_size
 
 if TYPE_CHECKING:
     from tamis.backends.base import Executor
     from tamis.pipeline import Pipeline
 
-__all__ = ["EXECUTORS", "Recipe", "RunSettings", "dump_recipe", "load_recipe"]
+__all__ = ["EXECUTORS", "Recipe", "RunSettings", "dump_recipe", "load_recipe", "shipped_recipes"]
 
 EXECUTORS: Final = {
     "local": "tamis.backends.local:LocalExecutor",
@@ -184,6 +183,15 @@ class Recipe:
         if input_path is not None:
             _choose_reader(_stage_list(recipe.document)[0], input_path)
         return recipe
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """The names and files of the recipes that come with tamis.
+
+    >>> sorted(shipped_recipes())
+    ['c4', 'dclm', 'english', 'fineweb', 'gopher', 'non-english']
+    """
+    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.yaml"))}
 
 
 def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:

@@ -19,8 +19,6 @@ from tamis.stages.base import CompositeStage, FunctionStage, ProcessingStage
 if TYPE_CHECKING:
     from tamis.pipeline import Pipeline
 
-__all__ = ["dump_recipe"]
-
 
 def dump_recipe(pipeline: Pipeline) -> str:
     """Write a pipeline as a recipe. Only parameters that differ from their defaults are written.

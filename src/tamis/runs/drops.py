@@ -16,8 +16,6 @@ from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop
 from tamis.tasks import RowNames
 
-__all__ = ["SCHEMA", "DropLog", "read_drops", "write_drops"]
-
 SCHEMA = pa.schema(
     {
         "stage": pa.dictionary(pa.int32(), pa.string()),

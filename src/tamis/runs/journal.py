@@ -33,8 +33,6 @@ from tamis.tasks.storage import pickled, temporary_beside
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMMIT_S", "MAX_LISTED", "RunJournal"]
-
 COMMIT_S = 0.25
 """Seconds between two commits. This is how long finished work may stay without its final name."""
 
@@ -85,10 +83,7 @@ class RunJournal:
     """
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        commit_s: float = COMMIT_S,
-        check: Callable[[Publish], None] | None = None,
+        self, directory: RunDirectory, commit_s: float = COMMIT_S, check: Callable[[Publish], None] | None = None
     ) -> None:
         self._directory, self._commit_s, self._check = directory, commit_s, check
         self._ledger = Ledger(directory.ledger)

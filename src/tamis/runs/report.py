@@ -13,8 +13,7 @@ from tamis.runs.html import Page, escaped, render_page
 from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, losses, sections, tiles
 from tamis.runs.stats import RunSummary
 from tamis.runs.terminal import rendered
-
-__all__ = ["load_summary", "render_report", "summary_table", "write_report"]
+from tamis.tasks.storage import write_whole
 
 
 def render_report(summary: RunSummary) -> str:
@@ -71,19 +70,12 @@ def write_report(run_dir: str | Path) -> Path:
     if not summary.quarantine:
         summary.quarantine = RunDirectory(str(run_dir)).quarantined(SHOWN_EXAMPLES)
     path = Path(run_dir) / "report.html"
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_text(render_report(summary), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(str(path), render_report(summary).encode())
     return path
 
 
 def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False) -> str:
     """What was kept and dropped at each stage and why, as a table for terminals.
-
-    Args:
-        summary: The run.
-        width: Columns to use.
-        color: Whether to use the terminal's colours.
 
     >>> from tamis.runs.stats import StageStats
     >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, seconds=2, dropped={"words < 50": 30})
