@@ -21,6 +21,7 @@ from tamis.plan import make_plan
 from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
 from tamis.runs.progress import NoProgress
+from tamis.runs.report import load_summary
 from tamis.runs.stop import StopSignal
 from tamis.stages.base import ProcessingStage
 from tamis.stages.function_decorators import processing_stage
@@ -93,7 +94,7 @@ def test_a_run_in_which_everything_was_set_aside_has_failed(source: Path, tmp_pa
     with pytest.raises(StageError, match=r"all 4 tasks were set aside, so the run has no result.*stage 'dies'"):
         run(source, tmp_path, Dies(3, 13, 23, 33), LocalExecutor(2, "processes"))
     directory = RunDirectory(str(tmp_path / "run"))
-    assert directory.read_summary().state == "failed"
+    assert load_summary(directory.path).state == "failed"
     assert len(list(directory.tasks_set_aside())) == 4
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tamis.cli import main
-from tamis.pipeline.recipe import load_recipe
-from tamis.pipeline.shipped import shipped_recipes
+from tamis.pipeline.recipe import load_recipe, shipped_recipes
 from tamis.quickstart import sample_files
 from tamis.stages.text import sets
 

@@ -35,8 +35,6 @@ from tamis.stages.text.filters import ScoreFilter
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
 
-__all__ = ["DEFAULT_SAMPLE", "analyze"]
-
 DEFAULT_SAMPLE: Final = 100_000
 """About how many documents are analyzed by default."""
 

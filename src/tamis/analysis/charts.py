@@ -13,8 +13,6 @@ from tamis.analysis.tables import shown_score
 from tamis.runs import figures
 from tamis.runs.html import escaped
 
-__all__ = ["Scale", "histogram"]
-
 Bounds = tuple[float | None, float | None]
 
 _WIDTH, _HEIGHT, _FOOT, _BARS = 640, 110, 22, 64
@@ -23,13 +21,7 @@ _TICKS: Final = 5
 
 @dataclass(frozen=True)
 class Scale:
-    """The range of values that a chart shows.
-
-    Args:
-        low: The lowest value.
-        high: The highest; what is above is shown there.
-        is_log: Whether equal steps are equal ratios.
-    """
+    """The range of values that a chart shows; what is above is shown at its end. In a log scale steps are ratios."""
 
     low: float
     high: float

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tamis.analysis.result import Analysis
 from tamis.stages.text.filters.measured import MeasuredFilter
 
-__all__ = ["Example", "Neighbours", "neighbours"]
-
 EXAMPLES: Final = 2
 """How many documents are shown on either side of a threshold."""
 
@@ -22,13 +20,7 @@ _CANDIDATES: Final = 50
 
 @dataclass(frozen=True)
 class Example:
-    """A document of the sample.
-
-    Args:
-        score: Its score.
-        excerpt: How it begins.
-        name: The name of its row: the file, and the position there.
-    """
+    """A document of the sample: its score, how it begins, and the name of its row (file and position there)."""
 
     score: float
     excerpt: str
@@ -37,13 +29,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The documents nearest to a threshold.
-
-    Args:
-        threshold: The threshold.
-        kept: Those that are kept, nearest first.
-        dropped: Those that are dropped, nearest first.
-    """
+    """The documents nearest to a threshold: those that are kept and those that are dropped, nearest first."""
 
     threshold: float
     kept: list[Example]
@@ -51,12 +37,7 @@ class Neighbours:
 
 
 def neighbours(analysis: Analysis, one: MeasuredFilter) -> Iterator[Neighbours]:
-    """The documents nearest to each threshold of a filter. Which ones follows from the data alone.
-
-    Args:
-        analysis: The analysis.
-        one: One of its filters, with any thresholds.
-    """
+    """The documents nearest to each threshold of a filter. Which ones follows from the data alone."""
     scores = analysis.scores(one.name)
     low, high = one.bounds()
     kept = one.keep_scores(scores)

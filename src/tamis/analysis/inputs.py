@@ -21,17 +21,6 @@ from tamis.stages.mixing.row_keys import scrambled
 from tamis.stages.text.statistics.websites import URL_FIELDS
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup
 
-__all__ = [
-    "FORMATS",
-    "ChosenSplits",
-    "Coverage",
-    "check_columns",
-    "choose",
-    "reader_for",
-    "url_field_in",
-    "whole_blocks",
-]
-
 FORMATS: Final = ("jsonl", "parquet", "csv", "tsv", "text")
 """The formats that can be named."""
 
@@ -92,12 +81,7 @@ class Coverage:
 
 @dataclass
 class ChosenSplits(SourceStage[EmptyTask, FileGroup]):
-    """Some of the parts that an input is cut into, spread evenly over it.
-
-    Args:
-        partitioning: What cuts the input.
-        below: The parts whose hashed number is below this are taken.
-    """
+    """Some of the parts that an input is cut into, spread evenly over it: their hashed numbers are below a limit."""
 
     partitioning: FilePartitioningStage
     below: int = _ALL
@@ -138,17 +122,12 @@ def reader_for(paths: list[str], format_name: str | None, text_field: str, whole
             f"format {format_name!r}: it must be one of {', '.join(FORMATS)}.{did_you_mean(format_name, FORMATS)}"
         )
     found = format_name or _format_of(paths)
-    settings: dict[str, Any] = {
-        "on_error": "quarantine",
-        "blocksize": None if whole else SAMPLE_BLOCK,
-    }
-    if found == "jsonl":
-        return JsonlReader(paths, **settings)
-    if found == "parquet":
-        return ParquetReader(paths, **settings)
+    settings: dict[str, Any] = {"on_error": "quarantine", "blocksize": None if whole else SAMPLE_BLOCK}
     if found == "text":
         return TextReader(paths, **settings, text_field=text_field)
-    return CsvReader(paths, **settings, delimiter="\t" if found == "tsv" else ",")
+    if found in ("csv", "tsv"):
+        return CsvReader(paths, **settings, delimiter="\t" if found == "tsv" else ",")
+    return (JsonlReader if found == "jsonl" else ParquetReader)(paths, **settings)
 
 
 def whole_blocks(reader: Reader) -> Reader:

@@ -17,8 +17,6 @@ from tamis.runs.html import Page, Tile, cell, escaped, fill, html_table, render_
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, WORDS
 
-__all__ = ["analysis_page"]
-
 _SHOWN: Final = 15
 _NO_BOUNDS: Final = (None, None)
 _EXCERPT: Final = 260

@@ -15,8 +15,6 @@ from tamis.analysis.thresholds import Proposal, kept_by
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics import TextSummary
 
-__all__ = ["PERCENTILES", "Analysis"]
-
 PERCENTILES: Final = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 

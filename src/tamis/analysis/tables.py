@@ -12,17 +12,6 @@ from tamis.runs import figures
 from tamis.runs.terminal import rendered
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, bin_edges, is_share
 
-__all__ = [
-    "bins_of",
-    "closing_line",
-    "measures_of",
-    "score_table",
-    "shown_bounds",
-    "shown_score",
-    "small_sample_note",
-    "terminal_table",
-]
-
 _NOTABLE_LOSS: Final = 0.01
 
 _SCHEMA: dict[str, Any] = {

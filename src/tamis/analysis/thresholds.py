@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from tamis.errors import PlanError, did_you_mean
 from tamis.stages.text.filters.measured import MeasuredFilter
 
-__all__ = ["Proposal", "bound_fields", "chosen", "kept_by", "propose", "propose_together"]
-
 Scores = Mapping[str, NDArray[np.float64]]
 """The scores of documents, by the name of the filter."""
 
@@ -28,23 +26,14 @@ _TINY: Final = 1e-12
 
 @dataclass(frozen=True)
 class Proposal:
-    """A filter with proposed thresholds.
-
-    Args:
-        filter: The filter with the thresholds.
-        kept: The share of documents that it keeps, 0 to 1.
-    """
+    """A filter with proposed thresholds, and the share of documents that it keeps, 0 to 1."""
 
     filter: MeasuredFilter
     kept: float
 
 
 def chosen(filters: Sequence[MeasuredFilter], names: Sequence[str] | None) -> list[MeasuredFilter]:
-    """The filters of these names; all that have a threshold when none are given.
-
-    Args:
-        filters: Filters.
-        names: Their names, or those of their classes.
+    """The filters of these names (or of classes of these names); all that have a threshold when none are given.
 
     >>> from tamis.stages.text.filters import UrlsFilter, WordCountFilter
     >>> [one.name for one in chosen([UrlsFilter(), WordCountFilter()], ["WordCountFilter"])]
@@ -97,11 +86,6 @@ def kept_by(filters: Sequence[MeasuredFilter], scores: Scores) -> NDArray[np.boo
 def propose(one: MeasuredFilter, scores: Scores, keep_rate: float) -> Proposal:
     """Thresholds for a filter that, alone, keeps a share of the documents; at least that share, and as little more as
     the scores allow.
-
-    Args:
-        one: The filter.
-        scores: Scores of documents.
-        keep_rate: The share to keep, 0 to 1.
     """
     (proposal,) = propose_together([one], scores, keep_rate)
     return proposal
@@ -112,11 +96,6 @@ def propose_together(filters: Sequence[MeasuredFilter], scores: Scores, keep_rat
 
     Each filter drops the same share, the documents with the most extreme scores. A filter with two thresholds drops
     half of that share at either end. Documents without words do not influence the thresholds.
-
-    Args:
-        filters: The filters.
-        scores: Scores of documents, among them ``words``.
-        keep_rate: The share to keep, 0 to 1.
     """
     has_words = scores["words"] > 0
     ordered = {one.name: np.sort(scores[one.name][has_words]) for one in filters}

@@ -8,8 +8,6 @@ import sys
 
 from tamis.cli.output import print_json, terminal_width, write, write_styled
 
-__all__ = ["run"]
-
 _RESULTS = {"page": "index.html", "scores": "scores.parquet", "sample": "sample.parquet", "recipe": "recipe.yaml"}
 
 

@@ -16,8 +16,6 @@ import tamis
 from tamis.cli.output import complain
 from tamis.errors import RunInterrupted, TamisError
 
-__all__ = ["main", "parser"]
-
 FAILED: Final = 1
 """Exit status after an error; the same as Python's after an exception."""
 
@@ -96,7 +94,9 @@ def parser() -> argparse.ArgumentParser:
         return made
 
     _add_run(command("run", "run", "Run a recipe."))
-    _add_recipe(command("plan", "plan", "Check a recipe and show what would run; nothing is run."))
+    plan = command("plan", "run", "Check a recipe and show what would run; nothing is run.")
+    _add_recipe(plan)
+    plan.set_defaults(dry_run=True, json=False)
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))

@@ -18,8 +18,6 @@ from tamis.core.host import Machine, this_machine
 from tamis.errors import install
 from tamis.printable import printable
 
-__all__ = ["run"]
-
 # What each extra is for; one that is not here is shown with its packages.
 _PURPOSES: Final = {
     "pandas": "pandas frames in your own stages",
@@ -134,13 +132,8 @@ def _fits_python(condition: str) -> bool:
     if match is None:
         return True
     here, there = sys.version_info[:2], (int(match[2]), int(match[3]))
-    return {
-        "<": here < there,
-        "<=": here <= there,
-        ">": here > there,
-        ">=": here >= there,
-        "==": here == there,
-    }[match[1]]
+    holds = {"<": here < there, "<=": here <= there, ">": here > there, ">=": here >= there, "==": here == there}
+    return holds[match[1]]
 
 
 def _purpose(extra: str, members: list[Package]) -> str:

@@ -14,8 +14,6 @@ from tamis.printable import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["complain", "print_json", "show", "terminal_width", "write", "write_styled"]
-
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
@@ -35,8 +33,8 @@ def complain(text: str, notes: Iterable[str] = ()) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write a value to stdout as JSON. Characters that could control a terminal are escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    """Write a value to stdout as JSON. Characters that could control a terminal are escaped, objects are their repr."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=repr)
     write_styled(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 

@@ -8,14 +8,7 @@ import sys
 
 from tamis.cli.output import terminal_width, write, write_styled
 
-__all__ = ["run"]
-
-_RESULTS = {
-    "report": "report.html",
-    "kept": "curated",
-    "dropped": "dropped",
-    "recipe": "recipe.yaml",
-}
+_RESULTS = {"report": "report.html", "kept": "curated", "dropped": "dropped", "recipe": "recipe.yaml"}
 
 
 def run(arguments: argparse.Namespace) -> int:

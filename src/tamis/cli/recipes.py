@@ -7,13 +7,10 @@ import argparse
 from tamis.cli.output import complain, print_json, show, write
 from tamis.errors import did_you_mean
 
-__all__ = ["run"]
-
 
 def run(arguments: argparse.Namespace) -> int:
     """List the recipes that come with tamis, or print one."""
-    from tamis.pipeline.recipe import load_recipe
-    from tamis.pipeline.shipped import shipped_recipes
+    from tamis.pipeline.recipe import load_recipe, shipped_recipes
 
     recipes = shipped_recipes()
     if arguments.name is not None:

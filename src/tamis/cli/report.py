@@ -7,8 +7,6 @@ import sys
 
 from tamis.cli.output import terminal_width, write, write_styled
 
-__all__ = ["run"]
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Show a run as a table and write its report again."""

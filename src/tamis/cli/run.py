@@ -1,19 +1,19 @@
-"""``tamis run``."""
+"""``tamis run`` and ``tamis plan``."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 from tamis.cli.output import complain, print_json, terminal_width, write, write_styled
-from tamis.cli.recipe_argument import recipe_from
 
 if TYPE_CHECKING:
+    from tamis.pipeline.recipe import Recipe
     from tamis.runs.progress import ProgressKind
     from tamis.runs.result import RunResult
-
-__all__ = ["SET_ASIDE", "run"]
 
 SET_ASIDE: Final = 3
 """Exit status of a run that came to its end, but set rows or tasks aside."""
@@ -21,7 +21,7 @@ SET_ASIDE: Final = 3
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a recipe; show its progress on stderr and its result on stdout."""
-    recipe = recipe_from(arguments)
+    recipe = _recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
     if arguments.dry_run:
         plan = str(pipeline.plan(executor))
@@ -41,6 +41,28 @@ def run(arguments: argparse.Namespace) -> int:
         write_styled(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
         write(f"report: {result.run_dir}/report.html")
     return _status(result)
+
+
+def _recipe_from(arguments: argparse.Namespace) -> Recipe:
+    """The recipe with the changes of the command line.
+
+    Modules in the current directory can be named in it, as with ``python -m``.
+    """
+    from tamis.pipeline.recipe import load_recipe
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    recipe = load_recipe(arguments.recipe).with_paths(arguments.input, arguments.output)
+    recipe = recipe.with_settings(arguments.settings)
+    given = {
+        "executor": arguments.executor,
+        "address": arguments.address,
+        "workers": arguments.workers,
+        "run_dir": getattr(arguments, "run_dir", None),
+        "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(recipe, run=dataclasses.replace(recipe.run, **changes))
 
 
 def _status(result: RunResult) -> int:

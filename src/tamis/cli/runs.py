@@ -15,8 +15,6 @@ from tamis.printable import printable
 if TYPE_CHECKING:
     from tamis.runs.past_runs import PastRun
 
-__all__ = ["run"]
-
 
 def run(arguments: argparse.Namespace) -> int:
     """List runs, or free the space that past ones take."""
@@ -63,6 +61,7 @@ def _list(runs: Sequence[PastRun]) -> None:
 
 
 def _clean(runs: Sequence[PastRun], older_than_s: float | None, yes: bool) -> int:
+    from tamis.runs.figures import size
     from tamis.runs.past_runs import RUNNING
     from tamis.runs.stats import DONE, DONE_WITH_FAILURES
 
@@ -74,13 +73,13 @@ def _clean(runs: Sequence[PastRun], older_than_s: float | None, yes: bool) -> in
         write("There is nothing to remove.")
         return 0
     for past in whole:
-        write(f"{past.path}: the whole run ({past.state}), {_size(past.nbytes)}")
+        write(f"{past.path}: the whole run ({past.state}), {size(past.nbytes)}")
     for past in scratch:
-        write(f"{past.path}: scratch data of a run that has ended ({past.state}), {_size(past.scratch_bytes)}")
+        write(f"{past.path}: scratch data of a run that has ended ({past.state}), {size(past.scratch_bytes)}")
     if not yes and not _confirmed():
         return 1
     freed = sum(past.remove() for past in whole) + sum(past.remove_scratch() for past in scratch)
-    write(f"Removed {_size(freed)}.")
+    write(f"Removed {size(freed)}.")
     return 0
 
 
@@ -95,9 +94,3 @@ def _confirmed() -> bool:
         return True
     write("Nothing was removed.")
     return False
-
-
-def _size(nbytes: int) -> str:
-    from tamis.runs.figures import size
-
-    return size(nbytes)

@@ -14,8 +14,6 @@ from tamis.errors import RecipeError
 from tamis.pipeline.catalogue import Entry, catalogue, find, listed
 from tamis.pipeline.parameters import REQUIRED, parameters_of, summary_of
 
-__all__ = ["run"]
-
 
 def run(arguments: argparse.Namespace) -> int:
     """List the stages, or show the parameters of one."""
@@ -118,19 +116,9 @@ def _as_dict(entry: Entry) -> dict[str, Any]:
                 "name": p.name,
                 "type": p.written_type,
                 "required": p.default is REQUIRED,
-                "default": None if p.default is REQUIRED else _json_value(p.default),
+                "default": None if p.default is REQUIRED else p.default,
                 "description": _plain(p.help),
             }
             for p in parameters_of(entry.cls)
         ],
     }
-
-
-def _json_value(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _json_value(item) for key, item in value.items()}
-    return repr(value)

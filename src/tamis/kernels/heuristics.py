@@ -205,7 +205,7 @@ def _characters() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 @functools.cache
 def _vocabulary() -> NDArray[np.uint64]:
     """The words that are told apart: a number that spreads them over 32 places, those places, and what they are."""
-    kinds = dict.fromkeys(COMMON_WORDS, measures.COMMON)
+    kinds = {word: measures.COMMON | measures.FIRST_COMMON << i for i, word in enumerate(sorted(COMMON_WORDS))}
     kinds |= {mark: measures.SYMBOL for mark in ELLIPSES if " " not in mark}
     keys = {int.from_bytes(word.encode(), "little"): kind for word, kind in kinds.items()}
     multiplier = 1

@@ -16,48 +16,50 @@ NEWLINES: Final = 3
 NOT_NEWLINES: Final = 4
 ALL_LINES: Final = 5  # newlines, and one more
 ASCII_DIGITS: Final = 6
+HASH_SIGNS: Final = 7
 
 # Characters of any script. Where there is more than ASCII, each is looked up in a table.
-DIGITS: Final = 7  # str.isdecimal()
-PARENTHESES: Final = 8
-LETTERS: Final = 9  # Unicode's Alphabetic
+DIGITS: Final = 8  # str.isdecimal()
+PARENTHESES: Final = 9
+LETTERS: Final = 10  # Unicode's Alphabetic
 
 # Its words.
-WORDS: Final = 10
-WORD_CHARACTERS: Final = 11
-LONGEST_WORD: Final = 12
-SYMBOL_WORDS: Final = 13  # an ellipsis, or more runs of "#" than half of its characters
-COMMON_WORDS: Final = 14  # the, be, to, of, and, that, have, with
-LETTER_WORDS: Final = 15  # with a letter in it
+WORDS: Final = 11
+WORD_CHARACTERS: Final = 12
+LONGEST_WORD: Final = 13
+SYMBOL_WORDS: Final = 14  # an ellipsis, or more runs of "#" than half of its characters
+COMMON_WORDS: Final = 15  # the, be, to, of, and, that, have, with
+DIFFERENT_COMMON_WORDS: Final = 16
+LETTER_WORDS: Final = 17  # with a letter in it
 
 # Its lines.
-LINES: Final = 16
-LINE_CHARACTERS: Final = 17
-UNIQUE_LINES: Final = 18
-UNIQUE_LINE_CHARACTERS: Final = 19
-REPEATED_LINE_CHARACTERS: Final = 20
-BULLET_LINES: Final = 21
-ELLIPSIS_LINES: Final = 22
-UNMARKED_LINES: Final = 23  # that end in none of . ? ! " '
-ENDED_LINES: Final = 24  # that end in a punctuation mark that ends a sentence, of any script
-SHORT_LINES: Final = 25  # of at most SHORT_LINE_CHARACTERS
+LINES: Final = 18
+LINE_CHARACTERS: Final = 19
+UNIQUE_LINES: Final = 20
+UNIQUE_LINE_CHARACTERS: Final = 21
+REPEATED_LINE_CHARACTERS: Final = 22
+BULLET_LINES: Final = 23
+ELLIPSIS_LINES: Final = 24
+UNMARKED_LINES: Final = 25  # that end in none of . ? ! " '
+ENDED_LINES: Final = 26  # that end in a punctuation mark that ends a sentence, of any script
+SHORT_LINES: Final = 27  # of at most SHORT_LINE_CHARACTERS
 
 # Its paragraphs.
-PARAGRAPHS: Final = 26
-PARAGRAPH_CHARACTERS: Final = 27
-UNIQUE_PARAGRAPHS: Final = 28
-UNIQUE_PARAGRAPH_CHARACTERS: Final = 29
+PARAGRAPHS: Final = 28
+PARAGRAPH_CHARACTERS: Final = 29
+UNIQUE_PARAGRAPHS: Final = 30
+UNIQUE_PARAGRAPH_CHARACTERS: Final = 31
 
 # Phrases in it.
-POLICY_PARAGRAPHS: Final = 30  # with a phrase of small print; all of them if one has "lorem ipsum"
+POLICY_PARAGRAPHS: Final = 32  # with a phrase of small print; all of them if one has "lorem ipsum"
 
 # Its URLs.
-URL_CHARACTERS: Final = 31
-PORNOGRAPHIC_URLS: Final = 32  # 1 if "porn" is in one of them
+URL_CHARACTERS: Final = 33
+PORNOGRAPHIC_URLS: Final = 34  # 1 if "porn" is in one of them
 
-HASH_SIGNS: Final = 33  # bytes that are "#"; for the kernel's own use
+ELLIPSES: Final = 35  # "..." and "…"
 
-MEASURES: Final = 34
+MEASURES: Final = 36
 """How many there are, beside n-grams."""
 
 SHORT_LINE_CHARACTERS: Final = 30
@@ -75,6 +77,9 @@ COMMON: Final = 1
 
 SYMBOL: Final = 2
 """In the vocabulary: an ellipsis."""
+
+FIRST_COMMON: Final = 4
+"""In the vocabulary: the first of the common words. Each has a number of its own, twice that of the one before."""
 
 
 def top_ngram_characters(n: int) -> int:

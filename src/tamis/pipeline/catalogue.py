@@ -54,13 +54,7 @@ _HARMLESS_BUILTINS: Final = re.compile(r"builtins:(str|bytes|int|float|bool|len)
 
 @dataclass(frozen=True)
 class Entry:
-    """A class that recipes may name.
-
-    Args:
-        name: Its name.
-        area: The heading it is listed under.
-        cls: The class.
-    """
+    """A class that recipes may name, and the heading it is listed under."""
 
     name: str
     area: str

@@ -21,8 +21,6 @@ from tamis.stages.io.sink import FileSink
 from tamis.tasks import DocumentBatch, EmptyTask, Task
 from tamis.tasks.base import digest
 
-__all__ = ["Outputs"]
-
 _LOG = logging.getLogger("tamis")
 
 

@@ -10,8 +10,6 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["REQUIRED", "Parameter", "parameters_of", "summary_of", "takes_any_parameter"]
-
 
 class _Required:
     """The type of :data:`REQUIRED`."""

@@ -14,12 +14,7 @@ _MAGIC = "*?["
 
 
 def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> None:
-    """Refuse a pipeline that would read its own output, or remove its own input. Only local paths are checked.
-
-    Args:
-        plan: The plan.
-        run_dir: The run's directory, if one was named.
-    """
+    """Refuse a pipeline that would read its own output, or remove its own input. Only local paths are checked."""
     for path, endings in _read(plan):
         if run_dir is not None and os.path.isdir(path) and _is_within(run_dir, path):
             raise PlanError(f"the run directory {run_dir} is in {path}, which the pipeline reads. Choose another")

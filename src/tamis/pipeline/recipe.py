@@ -19,7 +19,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -28,14 +28,13 @@ from tamis.pipeline.catalogue import find, is_name
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import MAX_CHARACTERS, Node, parse_yaml
-from tamis.pipeline.shipped import shipped_recipes
 from tamis.sizes import byte_size
 
 if TYPE_CHECKING:
     from tamis.backends.base import Executor
     from tamis.pipeline import Pipeline
 
-__all__ = ["EXECUTORS", "Recipe", "RunSettings", "dump_recipe", "load_recipe"]
+__all__ = ["EXECUTORS", "Recipe", "RunSettings", "dump_recipe", "load_recipe", "shipped_recipes"]
 
 EXECUTORS: Final = {
     "local": "tamis.backends.local:LocalExecutor",
@@ -100,19 +99,11 @@ class RunSettings:
     def make_executor(self) -> Executor:
         """The executor these settings describe."""
         name = self.executor or ("streaming" if self.address else default_executor_name())
-        settings = {
-            "address": self.address,
-            "ignore_head_node": self.ignore_head_node,
-            "workers": self.workers,
-            "substrate": self.substrate,
-            "execution_mode": self.execution_mode,
-            "memory_budget": self.memory_budget,
-            "retries": self.retries,
-        }
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
             raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
-        given = {name: value for name, value in settings.items() if value is not None}
+        others = ("executor", "run_dir", "drop_ledger")  # not for the executor
+        given = {name: value for name, value in asdict(self).items() if value is not None and name not in others}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]
         if unknown and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -192,6 +183,15 @@ class Recipe:
         if input_path is not None:
             _choose_reader(_stage_list(recipe.document)[0], input_path)
         return recipe
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """The names and files of the recipes that come with tamis.
+
+    >>> sorted(shipped_recipes())
+    ['c4', 'dclm', 'english', 'fineweb', 'gopher', 'non-english']
+    """
+    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.yaml"))}
 
 
 def load_recipe(path_or_text: str | os.PathLike[str]) -> Recipe:

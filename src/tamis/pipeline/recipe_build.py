@@ -28,18 +28,6 @@ from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.forms import TextOperation
 from tamis.stages.text.modifiers.base import DocumentModifier
 
-__all__ = [
-    "FUNCTION",
-    "LISTS",
-    "MAPPINGS",
-    "SETTINGS",
-    "WITH",
-    "build_fields",
-    "build_stage",
-    "build_value",
-    "options_of",
-]
-
 WITH: Final = "with"
 """The reserved key that holds a stage's settings, beside its parameters."""
 
@@ -63,13 +51,7 @@ SETTINGS: Final[dict[str, Any]] = {
 _INNER = "stages"
 LISTS: Final = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable)
 MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-_IN_WORDS: Final = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
+_IN_WORDS: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
 
 
 def build_stage(node: Node) -> ProcessingStage[Any, Any]:

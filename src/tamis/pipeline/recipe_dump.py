@@ -20,8 +20,6 @@ from tamis.stages.function_decorators import FunctionStage
 if TYPE_CHECKING:
     from tamis.pipeline import Pipeline
 
-__all__ = ["dump_recipe"]
-
 
 def dump_recipe(pipeline: Pipeline) -> str:
     """Write a pipeline as a recipe. Only parameters that differ from their defaults are written.

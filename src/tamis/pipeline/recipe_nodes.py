@@ -16,8 +16,6 @@ import yaml
 
 from tamis.errors import RecipeError
 
-__all__ = ["MAX_CHARACTERS", "Node", "Scalar", "parse_yaml", "read_scalar", "to_yaml"]
-
 Scalar = str | int | float | bool | None
 
 MAX_CHARACTERS: Final = 4 * 2**20
@@ -47,11 +45,8 @@ _WORDS: Final[dict[str, Scalar]] = {
 
 @dataclass
 class Node:
-    """A value in a recipe and the place it was written.
-
-    Args:
-        value: A plain value, a list of nodes, or a dict of nodes.
-        where: The place, for messages: ``"recipe.yaml, line 3"``. For the value of a key, the line of the key.
+    """A value in a recipe (plain, a list of nodes or a dict of nodes) and the place it was written, for messages:
+    ``"recipe.yaml, line 3"``. For the value of a key, it is the line of the key.
     """
 
     value: Scalar | list[Node] | dict[Scalar, Node]

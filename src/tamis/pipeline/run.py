@@ -85,10 +85,7 @@ def _run(
         except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
             state, failure = FAILED, _explained(error, directory)
         for counts in run.stats:  # the order must not depend on which task was finished first
-            counts.dropped, counts.custom = (
-                dict(sorted(counts.dropped.items())),
-                dict(sorted(counts.custom.items())),
-            )
+            counts.dropped, counts.custom = (dict(sorted(counts.dropped.items())), dict(sorted(counts.custom.items())))
         summary = RunSummary(
             pipeline=plan.name,
             description=description,

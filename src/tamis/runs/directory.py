@@ -33,7 +33,7 @@ from tamis.runs.stats import RunSummary
 from tamis.stages.io.locks import Lock, acquire
 from tamis.stages.io.paths import absolute, cannot_write, filesystem, is_local, join, make_directory, path_text
 from tamis.tasks import Task
-from tamis.tasks.storage import check_trusted, read_task
+from tamis.tasks.storage import check_trusted, read_task, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,7 @@ class StoredOutput:
 
 
 class RunDirectory:
-    """One run's files.
-
-    Args:
-        path: Where; made if it is not there.
-    """
+    """One run's files, in a directory that is made if it is not there."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -132,22 +128,13 @@ class RunDirectory:
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""
         final = os.path.join(self.path, name)
-        temporary = f"{final}.tmp"
         # Messages may quote broken text; half a surrogate pair must not cost the run its record.
-        Path(temporary).write_bytes(text.encode("utf-8", "backslashreplace"))
-        os.replace(temporary, final)
+        write_whole(final, text.encode("utf-8", "backslashreplace"))
         return final
 
     def write_summary(self, summary: RunSummary) -> None:
         """Write ``run.json``."""
         self.write_text("run.json", json.dumps(summary.to_dict(), indent=1, ensure_ascii=False))
-
-    def read_summary(self) -> RunSummary:
-        """Read ``run.json``."""
-        path = os.path.join(self.path, "run.json")
-        if not os.path.exists(path):
-            raise PlanError(f"{self.path} holds no run: there is no run.json in it")
-        return RunSummary.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
 
     def quarantined(self, limit: int) -> list[dict[str, Any]]:
         """Up to ``limit`` rows of the quarantine."""
@@ -156,7 +143,7 @@ class RunDirectory:
         for name in names:
             if name.startswith(".") or not name.endswith(".jsonl"):
                 continue
-            with Path(self.quarantine, name).open(encoding="utf-8") as file:
+            with Path(self.quarantine, name).open(encoding="utf-8", errors="replace") as file:
                 for line in file:
                     if len(rows) >= limit:
                         return rows

@@ -16,8 +16,6 @@ from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop
 from tamis.tasks import RowNames
 
-__all__ = ["SCHEMA", "DropLog", "read_drops"]
-
 SCHEMA = pa.schema(
     {
         "stage": pa.dictionary(pa.int32(), pa.string()),
@@ -55,11 +53,7 @@ class DropLog:
 
     def write(self, path: str | pa.NativeFile) -> None:
         """Write what was noted as Parquet, to a path or to a file that is open."""
-        import pyarrow.parquet as pq
-
-        # Values that rarely repeat need no dictionary, and scores and rows are not searched by range.
-        few_values = [column.name for column in SCHEMA if pa.types.is_dictionary(column.type)]
-        pq.write_table(self.table(), path, compression="zstd", use_dictionary=few_values, write_statistics=False)
+        write_drops(self.table(), path)
 
     def table(self) -> pa.Table:
         """What was noted."""
@@ -77,6 +71,15 @@ class DropLog:
 
     def __bool__(self) -> bool:
         return bool(self._noted)
+
+
+def write_drops(table: pa.Table, path: str | pa.NativeFile) -> None:
+    """Write drop ledgers as Parquet."""
+    import pyarrow.parquet as pq
+
+    # Values that rarely repeat need no dictionary, and scores and rows are not searched by range.
+    few_values = [column.name for column in SCHEMA if pa.types.is_dictionary(column.type)]
+    pq.write_table(table, path, compression="zstd", use_dictionary=few_values, write_statistics=False)
 
 
 def read_drops(folder: str) -> pa.Table:

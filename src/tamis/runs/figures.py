@@ -7,21 +7,6 @@ from dataclasses import dataclass
 
 from tamis.runs.stats import StageStats
 
-__all__ = [
-    "ELLIPSIS",
-    "Step",
-    "duration",
-    "number",
-    "percent",
-    "rate",
-    "rough_duration",
-    "rows_read",
-    "short_name",
-    "size",
-    "speeds",
-    "steps",
-]
-
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _NOTHING = "\N{EN DASH}"
 

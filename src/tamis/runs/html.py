@@ -13,18 +13,6 @@ from typing import Any, Final
 
 from tamis.printable import printable
 
-__all__ = [
-    "Page",
-    "Tile",
-    "cell",
-    "escaped",
-    "fill",
-    "fixed",
-    "html_table",
-    "render_page",
-    "tiles_of",
-]
-
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 
 

@@ -33,8 +33,6 @@ from tamis.tasks.storage import pickled, temporary_beside
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMMIT_S", "MAX_LISTED", "RunJournal"]
-
 COMMIT_S = 0.25
 """Seconds between two commits. This is how long finished work may stay without its final name."""
 
@@ -85,10 +83,7 @@ class RunJournal:
     """
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        commit_s: float = COMMIT_S,
-        check: Callable[[Publish], None] | None = None,
+        self, directory: RunDirectory, commit_s: float = COMMIT_S, check: Callable[[Publish], None] | None = None
     ) -> None:
         self._directory, self._commit_s, self._check = directory, commit_s, check
         self._ledger = Ledger(directory.ledger)
@@ -246,15 +241,15 @@ class RunJournal:
     def _write_drops(self, tables: list[pa.Table]) -> Publish:
         """One Parquet file for the drop ledgers of several tasks."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
+
+        from tamis.runs.drops import write_drops
 
         self._drop_files += 1
         final = os.path.join(self._directory.drops, f"{self._ledger.segment:06d}-{self._drop_files:06d}.parquet")
         table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
-        few_values = [column.name for column in table.schema if pa.types.is_dictionary(column.type)]
         hint = ". To run without it: run(drop_ledger=False), or tamis run --no-drop-ledger"
         with _explained(final, "the drop ledger cannot be written", hint), temporary_beside(final) as temporary:
-            pq.write_table(table, temporary, compression="zstd", use_dictionary=few_values, write_statistics=False)
+            write_drops(table, temporary)
             return Publish(temporary, final, 0, os.path.getsize(temporary))
 
     def _threads(self) -> ThreadPoolExecutor:

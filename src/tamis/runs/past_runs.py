@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES
-
-__all__ = ["KILLED", "RUNNING", "PastRun", "find_runs"]
+from tamis.stages.io.locks import is_running
 
 RUNNING: Final = "running"
 """The state of a run whose process is still there."""
@@ -112,13 +111,7 @@ def _state(path: str) -> tuple[str, str, int | None]:
 def _is_running(path: str, mark: dict[str, Any]) -> bool:
     if mark.get("host") != socket.gethostname() or not isinstance(mark.get("pid"), int) or os.name == "nt":
         return time.time() - max((mtime for _, _, mtime in _files(path)), default=0.0) < _QUIET_S
-    try:
-        os.kill(mark["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is another user's
-        return True
-    return True
+    return is_running(mark["pid"])
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-__all__ = ["LiveProgress", "NoProgress", "Observer", "PlainProgress", "ProgressKind", "choose_progress"]
-
 ProgressKind = Literal["auto", "live", "plain", "off"]
 """The names of the displays; ``"auto"`` is live on a terminal and plain elsewhere."""
 
@@ -83,11 +81,7 @@ class NoProgress:
 
 
 class PlainProgress:
-    """One line every few seconds, for logs and pipes.
-
-    Args:
-        interval_s: Seconds between lines.
-        file: Where to write; stderr by default.
+    """One line every few seconds, for logs and pipes; on stderr unless another file is given.
 
     >>> display = PlainProgress(interval_s=0, file=sys.stdout)
     >>> read = StageStats("read", tasks_in=1, rows_in=1, rows_out=500, bytes_out=10**6)
@@ -122,11 +116,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """A table that is redrawn in place, for terminals.
-
-    Args:
-        console: Where to draw, a ``rich.console.Console``; stderr by default.
-    """
+    """A table that is redrawn in place, for terminals: on stderr unless another ``rich.console.Console`` is given."""
 
     def __init__(self, console: Any = None) -> None:
         self._console = console

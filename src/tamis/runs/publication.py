@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import replace
-from pathlib import Path
 
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import filesystem, is_local, writing
-
-__all__ = ["publish", "remove_unpublished", "sync"]
+from tamis.stages.io.paths import filesystem, is_local, remove_file, writing
+from tamis.tasks.storage import write_whole
 
 
 def sync(finished: Publish) -> Publish:
@@ -55,20 +52,11 @@ def _fetch(finished: Publish) -> None:
     fs, waiting = filesystem(finished.temporary)
     if not fs.exists(waiting) and os.path.exists(finished.final):
         return
-    os.makedirs(os.path.dirname(finished.final), exist_ok=True)
-    arriving = f"{finished.final}.arriving"
-    Path(arriving).write_bytes(fs.cat_file(waiting))
-    os.replace(arriving, finished.final)
+    write_whole(finished.final, fs.cat_file(waiting))
     fs.rm_file(waiting)
 
 
 def remove_unpublished(finished: Publish) -> None:
     """Remove a finished file that will not be published; one that already has its final name stays."""
-    if finished.temporary == finished.final:
-        return
-    with contextlib.suppress(FileNotFoundError):
-        if is_local(finished.temporary):
-            os.unlink(finished.temporary)
-        else:
-            fs, temporary = filesystem(finished.temporary, dict(finished.storage_options))
-            fs.rm_file(temporary)
+    if finished.temporary != finished.final:
+        remove_file(finished.temporary, finished.storage_options)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tamis.errors import DataError
 from tamis.printable import printable
 from tamis.runs import figures
+from tamis.runs.directory import RunDirectory
 from tamis.runs.html import Page, escaped, render_page
 from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, losses, sections, tiles
 from tamis.runs.stats import RunSummary
 from tamis.runs.terminal import rendered
-
-__all__ = ["load_summary", "render_report", "summary_table", "write_report"]
+from tamis.tasks.storage import write_whole
 
 
 def render_report(summary: RunSummary) -> str:
@@ -70,21 +68,14 @@ def write_report(run_dir: str | Path) -> Path:
     """
     summary = load_summary(run_dir)
     if not summary.quarantine:
-        summary.quarantine = list(_quarantined(Path(run_dir) / "quarantine"))
+        summary.quarantine = RunDirectory(str(run_dir)).quarantined(SHOWN_EXAMPLES)
     path = Path(run_dir) / "report.html"
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_text(render_report(summary), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(str(path), render_report(summary).encode())
     return path
 
 
 def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False) -> str:
     """What was kept and dropped at each stage and why, as a table for terminals.
-
-    Args:
-        summary: The run.
-        width: Columns to use.
-        color: Whether to use the terminal's colours.
 
     >>> from tamis.runs.stats import StageStats
     >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, seconds=2, dropped={"words < 50": 30})
@@ -115,15 +106,3 @@ def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False)
             share = figures.percent(count / step.before if step.before else None)
             table.add_row(Text(f"  {printable(reason)}", style="yellow"), "", f"-{figures.number(count)}", share, "")
     return rendered(table, Text(), Text(closing_line(summary)), width=width, color=color)
-
-
-def _quarantined(directory: Path) -> Iterator[dict[str, Any]]:
-    """The first rows of a run's quarantine."""
-    count = 0
-    for path in sorted(directory.glob("*.jsonl")):
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if count >= SHOWN_EXAMPLES:
-                    return
-                count += 1
-                yield json.loads(line)

@@ -12,8 +12,6 @@ from tamis.runs.figures import Step
 from tamis.runs.html import Tile, cell, escaped, fill, fixed, html_table, tiles_of
 from tamis.runs.stats import RunSummary
 
-__all__ = ["SHOWN_EXAMPLES", "closing_line", "losses", "sections", "set_aside_words", "tiles"]
-
 SHOWN_EXAMPLES: Final = 20
 """How many quarantined rows a report shows."""
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.tasks import Task
-from tamis.tasks.storage import read_task
-
-__all__ = ["SetAsideTask", "tasks_set_aside"]
+from tamis.tasks.storage import read_task, write_whole
 
 DATA = ".task"
 """The ending of a file with the data of a task. The record lies beside it, with the ending ``.jsonl``."""
@@ -56,9 +54,7 @@ class SetAsideTask:
         values["path"] = self.files[0] if self.files else ""
         values["problem"] = f"set aside after {self.attempts} tries: {self.message}"
         final = os.path.join(self.directory, self.data.removesuffix(DATA) + ".jsonl")
-        temporary = f"{final}.tmp"
-        Path(temporary).write_bytes(json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
-        os.replace(temporary, final)
+        write_whole(final, json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
 
     def read(self) -> Task[Any]:
         """The task itself, as it was given to :attr:`first_stage`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 
@@ -57,20 +57,7 @@ class StageStats:
         return sum(self.dropped.values())
 
 
-_NUMBERS = (
-    "tasks_in",
-    "tasks_out",
-    "rows_in",
-    "rows_out",
-    "bytes_in",
-    "bytes_out",
-    "seconds",
-    "quarantined",
-    "tasks_set_aside",
-    "tasks_uncounted",
-    "retries",
-    "files",
-)
+_NUMBERS = [f.name for f in fields(StageStats) if f.type in ("int", "float")]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["STOPPING", "StopSignal"]
-
 STOPPING = "Stopping: finishing what is in flight. Press Ctrl-C again to stop at once."
 """What the user is told after the first Ctrl-C."""
 

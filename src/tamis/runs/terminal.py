@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["rendered"]
-
 
 def rendered(*parts: RenderableType, width: int = 100, color: bool = False) -> str:
     """Tables and texts of ``rich`` as plain text, without blanks at the ends of lines.
-
-    Args:
-        parts: What to show, one below the other.
-        width: Columns to use.
-        color: Whether to use the terminal's colours.
 
     >>> from rich.text import Text
     >>> rendered(Text("a [b]"), Text("c"))

@@ -20,11 +20,7 @@ _BYTES_PER_TOKEN = 16
 
 @dataclass(frozen=True)
 class BatchLimit:
-    """The most that one call of a stage is given. A single row that is larger is given alone.
-
-    Args:
-        unit: What is counted.
-        most: How many of them.
+    """The most tasks, rows, bytes or tokens that one call of a stage is given. A larger row is given alone.
 
     >>> str(BatchLimit("rows", 4096)), str(BatchLimit("bytes", 64 * 2**20)), str(BatchLimit("tasks", 32))
     ('up to 4,096 rows at once', 'up to 64 MiB at once', 'up to 32 tasks at once')

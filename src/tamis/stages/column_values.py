@@ -1,12 +1,14 @@
-"""Columns of a batch, for stages: find one by its name, and have it as text."""
+"""Columns of a batch, for stages: find one by its name, and have it as text; and stages that work on one."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from tamis.errors import ColumnError, did_you_mean
+from tamis.stages.base import ProcessingStage
+from tamis.tasks import DocumentBatch
 
-__all__ = ["holds_text", "read_column", "text_values"]
+__all__ = ["TextStage", "holds_text", "read_column", "text_values"]
 
 
 def read_column(table: pa.Table, column: str, stage: str) -> pa.ChunkedArray:
@@ -52,3 +54,23 @@ def holds_text(column_type: pa.DataType) -> bool:
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:
     return column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+
+
+class TextStage(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """A stage that reads a column of text.
+
+    Attributes:
+        text_field: The column with the text.
+    """
+
+    text_field: str
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [self.text_field]
+
+    def text_columns(self) -> list[str]:
+        return [self.text_field]
+
+    def texts(self, batch: DocumentBatch) -> pa.ChunkedArray:
+        """The texts of a batch."""
+        return text_values(read_column(batch.data, self.text_field, self.name), self.text_field, self.name)

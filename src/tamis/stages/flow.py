@@ -23,14 +23,7 @@ Stages = list[ProcessingStage[Any, Any]]
 COPY = "copy"
 """The port of the side branch of :class:`Tee`."""
 
-_FUNCTIONS = {
-    "==": "equal",
-    "!=": "not_equal",
-    "<=": "less_equal",
-    ">=": "greater_equal",
-    "<": "less",
-    ">": "greater",
-}
+_FUNCTIONS = {"==": "equal", "!=": "not_equal", "<=": "less_equal", ">=": "greater_equal", "<": "less", ">": "greater"}
 _COMPARISON = re.compile(r"^\s*(?P<column>[^<>=!]+?)\s*(?P<op>==|!=|<=|>=|<|>)\s*(?P<literal>.+?)\s*$")
 
 

@@ -16,24 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.stages.emit import Publish
+from tamis.stages.io import paths
 from tamis.stages.io.paths import base_name, filesystem, is_local, join, make_directory, parent, renames
 from tamis.tasks import Task
 from tamis.tasks.storage import decode_task, encode_task, read_task, temporary_beside, write_task, written_bytes
-
-__all__ = [
-    "exists",
-    "list_files",
-    "load_task",
-    "make_visible",
-    "place_file",
-    "put_task",
-    "read_file",
-    "read_ranges",
-    "remove_file",
-    "save_task",
-    "touch",
-    "write_file",
-]
 
 Range = tuple[int, int]
 """The first byte and the number of bytes."""
@@ -184,11 +170,7 @@ def put_task(task: Task[Any], path: str) -> None:
 def remove_file(path: str) -> None:
     """Remove a file; one that is gone already is fine."""
     with contextlib.suppress(OSError):  # Windows does not remove a mapped file; the folder goes with the run
-        if is_local(path):
-            os.unlink(path)
-        else:
-            fs, inner = filesystem(path)
-            fs.rm_file(inner)
+        paths.remove_file(path)
 
 
 def _put(path: str, content: pa.Buffer) -> None:

@@ -22,11 +22,7 @@ Y = TypeVar("Y", bound=Task[Any])
 
 @dataclass
 class ScratchStage(ProcessingStage[X, Y]):
-    """A stage that keeps data between stages in a folder of the run's scratch location. Columns pass it unchanged.
-
-    Args:
-        folder: The folder's name.
-    """
+    """A stage that keeps data between stages in a folder of the run's scratch location. Columns pass it unchanged."""
 
     folder: str
     releases_gil: ClassVar[bool] = True
@@ -43,11 +39,7 @@ class ScratchStage(ProcessingStage[X, Y]):
 
 @dataclass
 class ScratchSource(SourceStage[X, FileGroup]):
-    """A barrier: what was written to a folder of the run's scratch location, once all of it is there.
-
-    Args:
-        folder: The folder's name.
-    """
+    """A barrier: what was written to a folder of the run's scratch location, once all of it is there."""
 
     folder: str
     internal: ClassVar[bool] = True

@@ -62,20 +62,14 @@ class AudioBatch(MediaBatch):
 
     def with_metadata(self) -> Self:
         """The batch with ``sample_rate`` (per second), ``num_channels`` and ``duration`` (seconds, of the whole)."""
-        heads = [self._head(file, row) for row, file in enumerate(self.files())]
-        return self.with_columns(
-            {
-                "sample_rate": pa.array([rate for rate, _, _ in heads], pa.int32()),
-                "num_channels": pa.array([channels for _, channels, _ in heads], pa.int32()),
-                "duration": pa.array([frames / rate for rate, _, frames in heads], pa.float64()),
-            }
-        )
+        types = {"sample_rate": pa.int32(), "num_channels": pa.int32(), "duration": pa.float64()}
+        return self._with_heads(types, self._head)
 
-    def _head(self, file: BinaryIO, row: int) -> tuple[int, int, int]:
-        """Sample rate, channels and frames of a recording."""
+    def _head(self, file: BinaryIO, row: int) -> tuple[int, int, float]:
+        """Sample rate, channels and duration of a recording."""
         try:
             with wave.open(file) as wav:
-                return wav.getframerate(), wav.getnchannels(), wav.getnframes()
+                return wav.getframerate(), wav.getnchannels(), wav.getnframes() / wav.getframerate()
         except (wave.Error, EOFError):
             soundfile = _soundfile(self.row_name(row))
             file.seek(0)
@@ -83,7 +77,7 @@ class AudioBatch(MediaBatch):
                 about = soundfile.info(file)
             except soundfile.LibsndfileError as e:
                 raise DataError(f"the recording {self.row_name(row)} cannot be read: {e}") from e
-            return int(about.samplerate), int(about.channels), int(about.frames)
+            return int(about.samplerate), int(about.channels), int(about.frames) / int(about.samplerate)
 
     def _decoded(self, file: BinaryIO, row: int) -> _Sound:
         try:

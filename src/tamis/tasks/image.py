@@ -125,14 +125,8 @@ class ImageBatch(MediaBatch):
 
     def with_metadata(self) -> Self:
         """The batch with ``width``, ``height`` (pixels) and ``image_format``, read from the heads of the images."""
-        heads = [_head(self._opened(file, row)) for row, file in enumerate(self.files())]
-        return self.with_columns(
-            {
-                "width": pa.array([width for width, _, _ in heads], pa.int32()),
-                "height": pa.array([height for _, height, _ in heads], pa.int32()),
-                "image_format": pa.array([kind for _, _, kind in heads], pa.string()),
-            }
-        )
+        types = {"width": pa.int32(), "height": pa.int32(), "image_format": pa.string()}
+        return self._with_heads(types, lambda file, row: _head(self._opened(file, row)))
 
     def _opened(self, file: BinaryIO | None, row: int) -> Any:
         pillow = _pillow()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
@@ -101,6 +101,12 @@ class MediaBatch(TableTask):
         What follows needs the files no more: a writer that puts media into Parquet, deduplication by bytes.
         """
         return self.with_column(self.bytes_column, pa.array(self.payloads(), pa.large_binary(), size=self.num_items))
+
+    def _with_heads(self, types: Mapping[str, pa.DataType], read: Callable[[BinaryIO, int], Sequence[Any]]) -> Self:
+        """The batch with what ``read`` finds in the head of each medium, in columns of these types."""
+        heads = [read(file, row) for row, file in enumerate(self.files())]
+        columns = {name: [head[i] for head in heads] for i, name in enumerate(types)}
+        return self.with_columns({name: pa.array(columns[name], kind) for name, kind in types.items()})
 
     def row_name(self, row: int) -> str:
         """What messages call a row: its path, or else its name."""

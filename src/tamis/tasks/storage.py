@@ -182,3 +182,10 @@ def temporary_beside(final: str) -> Iterator[str]:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
+
+
+def write_whole(path: str, content: bytes | memoryview) -> None:
+    """Write a local file whole or not at all, and its directory if that is not there."""
+    with temporary_beside(path) as temporary:
+        Path(temporary).write_bytes(content)
+        os.replace(temporary, path)

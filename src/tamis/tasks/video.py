@@ -172,23 +172,19 @@ class VideoTask(MediaBatch):
             spans: For each row the beginnings and ends of its clips, in seconds of the file.
         """
         parents = np.repeat(np.arange(self.num_items), [len(some) for some in spans])
-        table = self.data.take(pa.array(parents))
         ends = np.array([span for some in spans for span in some], np.float64).reshape(-1, 2)
-        for at, name in enumerate(("start_s", "end_s")):
-            column = pa.array(ends[:, at])
-            where = table.column_names.index(name) if name in table.column_names else None
-            table = table.append_column(name, column) if where is None else table.set_column(where, name, column)
-        return self.derived(table, parents)
+        clips = self.derived(self.data.take(pa.array(parents)), parents)
+        return clips.with_columns({"start_s": pa.array(ends[:, 0]), "end_s": pa.array(ends[:, 1])})
 
     def with_metadata(self) -> Self:
         """The batch with the columns of :class:`VideoMetadata`, read from the heads of the videos."""
-        about = []
-        for row, file in enumerate(self.files()):
+
+        def read(file: BinaryIO, row: int) -> list[Any]:
             with self._opened(file, row) as container:
-                about.append(_metadata_of(container, file.seek(0, 2)))
-        return self.with_columns(
-            {name: pa.array([getattr(m, name) for m in about], kind) for name, kind in _METADATA_TYPES.items()}
-        )
+                about = _metadata_of(container, file.seek(0, 2))
+            return [getattr(about, name) for name in _METADATA_TYPES]
+
+        return self._with_heads(_METADATA_TYPES, read)
 
     def frames(self, every_s: float = 1.0, max_side: int | None = None) -> Iterator[NDArray[np.uint8]]:
         """Frames of each row, one row at a time: number, height, width and three channels (RGB) of uint8.

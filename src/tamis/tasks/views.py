@@ -40,10 +40,6 @@ def as_taken(task: Task[Any], taken: Any) -> Task[Any]:
     """A task as a stage takes it: a batch of rows becomes a view of the class that the stage declares.
 
     A stage that takes :class:`DocumentBatch` works on columns and takes every batch of rows as it is.
-
-    Args:
-        task: The task.
-        taken: The class, or a tuple of classes, that the stage declares.
     """
     kinds = taken if isinstance(taken, tuple) else (taken,)
     if not isinstance(task, TableTask) or any(isinstance(task, kind) or kind is DocumentBatch for kind in kinds):

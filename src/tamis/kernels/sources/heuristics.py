@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tamis.kernels.measures import (
     DIGITS,
+    ELLIPSES,
     LETTER_WORDS,
     LINES,
     MEASURES,
@@ -20,14 +21,14 @@ from tamis.kernels.measures import (
 )
 from tamis.kernels.sources.lines import find_lines, find_paragraphs, table_size
 from tamis.kernels.sources.ngrams import LONGEST_SHORT, find_ngrams, hash_prefixes
-from tamis.kernels.sources.phrases import count_policies, find_urls
+from tamis.kernels.sources.phrases import count_ellipses, count_policies, find_urls
 from tamis.kernels.sources.primitives import PADDING, as_bytes, as_ints, as_words, helper
 from tamis.kernels.sources.scan import classify, scan
 from tamis.kernels.sources.words import find_words
 
 __all__ = ["kernel"]
 
-_CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS = 1, 2, 4, 8, 16, 32, 64
+_CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS, _ELLIPSES = 1, 2, 4, 8, 16, 32, 64, 128
 
 
 @helper
@@ -47,8 +48,10 @@ def part_of(measure):
         return _CLASSES | _PARAGRAPHS
     if measure < URL_CHARACTERS:
         return _CLASSES | _PARAGRAPHS | _POLICIES
-    if measure < MEASURES:
+    if measure < ELLIPSES:
         return _URLS
+    if measure < MEASURES:
+        return _ELLIPSES
     return _CLASSES | _WORDS | _NGRAMS
 
 
@@ -157,6 +160,8 @@ def kernel(
                 count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, anchor_count, spare, counts)
             if missing & _URLS:
                 find_urls(text, size, counts)
+            if missing & _ELLIPSES:
+                count_ellipses(text, size, counts)
             if missing & _NGRAMS:
                 while found_ngrams <= (numerator - MEASURES) >> 1:
                     n = ngrams[2 * found_ngrams]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from numpy import int64, uint8, uint64
 
-from tamis.kernels.measures import PARAGRAPHS, POLICY_PARAGRAPHS, PORNOGRAPHIC_URLS, URL_CHARACTERS
+from tamis.kernels.measures import ELLIPSES, PARAGRAPHS, POLICY_PARAGRAPHS, PORNOGRAPHIC_URLS, URL_CHARACTERS
 from tamis.kernels.sources.primitives import any_of, equal_mask, folded_mask, helper, trailing_zeros
 
-__all__ = ["count_policies", "find_urls"]
+__all__ = ["count_ellipses", "count_policies", "find_urls"]
 
 _colons = any_of(":")
-_kelvin_leads = any_of("\xe2")
+_e2_leads = any_of("\xe2")
+_dots = any_of(".")
 _SLASH, _PERCENT = 47, 37
 
 
@@ -47,6 +48,27 @@ def has_phrase(text, begin, end, phrases, start, length):
 
 
 @helper
+def count_ellipses(text, size, counts):
+    """How often there are three dots, or the one character for them."""
+    found = after = 0
+    for word in range((size + 63) >> 6):
+        at = word << 6
+        hits = _dots(text, at) & _dots(text, at + 1) & _dots(text, at + 2)
+        while hits != uint64(0):
+            place = at + trailing_zeros(hits)
+            hits &= hits - uint64(1)
+            if place >= after:
+                found += 1
+                after = place + 3
+        leads = _e2_leads(text, at)
+        while leads != uint64(0):
+            place = at + trailing_zeros(leads)
+            leads &= leads - uint64(1)
+            found += 1 if text[place + 1] == 0x80 and text[place + 2] == 0xA6 else 0
+    counts[ELLIPSES] = found
+
+
+@helper
 def with_plain_kelvin(text, size, spare):
     """Copy the text with "k" for the Kelvin sign, the one character beyond ASCII whose lower case is in a phrase.
 
@@ -55,7 +77,7 @@ def with_plain_kelvin(text, size, spare):
     found = False
     at = 0
     while at < size and not found:
-        hits = _kelvin_leads(text, at)
+        hits = _e2_leads(text, at)
         while hits != uint64(0):
             place = at + trailing_zeros(hits)
             hits &= hits - uint64(1)

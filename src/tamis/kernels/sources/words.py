@@ -7,6 +7,8 @@ from numpy import int64, uint64
 from tamis.kernels.measures import (
     COMMON,
     COMMON_WORDS,
+    DIFFERENT_COMMON_WORDS,
+    FIRST_COMMON,
     HASH_SIGNS,
     LONGEST_WORD,
     SYMBOL,
@@ -15,7 +17,7 @@ from tamis.kernels.measures import (
     WORDS,
 )
 from tamis.kernels.sources.hashing import K1, K2, K3, low_bytes, mix, piece_hash, rank
-from tamis.kernels.sources.primitives import helper, trailing_zeros
+from tamis.kernels.sources.primitives import count_ones, helper, trailing_zeros
 
 __all__ = ["find_words"]
 
@@ -35,7 +37,7 @@ def find_words(text, size, is_ascii, spaces, continued, continued_before, vocabu
             edges[found] = (word << 6) + trailing_zeros(changes)
             found += 1
             changes &= changes - uint64(1)
-    total = common = symbols = longest = 0
+    total = common = symbols = longest = seen = 0
     has_signs = counts[HASH_SIGNS] > 0
     before[0] = 0
     multiplier = vocabulary[0]
@@ -51,6 +53,7 @@ def find_words(text, size, is_ascii, spaces, continued, continued_before, vocabu
             kind = int64(vocabulary[33 + slot]) if is_known else 0
             common += kind & COMMON
             symbols += (kind // SYMBOL) & 1
+            seen |= kind // FIRST_COMMON
         else:
             hashes[i] = piece_hash(text, start, length)
         characters = length
@@ -70,4 +73,5 @@ def find_words(text, size, is_ascii, spaces, continued, continued_before, vocabu
     counts[WORD_CHARACTERS] = total
     counts[LONGEST_WORD] = longest
     counts[COMMON_WORDS] = common
+    counts[DIFFERENT_COMMON_WORDS] = count_ones(uint64(seen))
     counts[SYMBOL_WORDS] = symbols

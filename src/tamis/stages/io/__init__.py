@@ -10,51 +10,35 @@ from typing import TYPE_CHECKING
 from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
-    from tamis.sizes import byte_size
-    from tamis.stages.io.csv import CsvReader, CsvReaderStage
-    from tamis.stages.io.jsonl import JsonlReader, JsonlReaderStage
-    from tamis.stages.io.parquet import ParquetReader, ParquetReaderStage
-    from tamis.stages.io.partitioning import FilePartitioningStage
-    from tamis.stages.io.shards import MergeShards
-    from tamis.stages.io.text import TextReader, TextReaderStage
-    from tamis.stages.io.writers import CsvWriter, JsonlWriter, ParquetWriter, TextWriter, WriterStage
+    from tamis.sizes import byte_size as byte_size
+    from tamis.stages.io.csv import CsvReader as CsvReader
+    from tamis.stages.io.csv import CsvReaderStage as CsvReaderStage
+    from tamis.stages.io.jsonl import JsonlReader as JsonlReader
+    from tamis.stages.io.jsonl import JsonlReaderStage as JsonlReaderStage
+    from tamis.stages.io.parquet import ParquetReader as ParquetReader
+    from tamis.stages.io.parquet import ParquetReaderStage as ParquetReaderStage
+    from tamis.stages.io.partitioning import FilePartitioningStage as FilePartitioningStage
+    from tamis.stages.io.shards import MergeShards as MergeShards
+    from tamis.stages.io.text import TextReader as TextReader
+    from tamis.stages.io.text import TextReaderStage as TextReaderStage
+    from tamis.stages.io.writers import CsvWriter as CsvWriter
+    from tamis.stages.io.writers import JsonlWriter as JsonlWriter
+    from tamis.stages.io.writers import ParquetWriter as ParquetWriter
+    from tamis.stages.io.writers import TextWriter as TextWriter
+    from tamis.stages.io.writers import WriterStage as WriterStage
 
-_HOMES = {
-    "CsvReader": "tamis.stages.io.csv",
-    "CsvReaderStage": "tamis.stages.io.csv",
-    "CsvWriter": "tamis.stages.io.writers",
-    "FilePartitioningStage": "tamis.stages.io.partitioning",
-    "JsonlReader": "tamis.stages.io.jsonl",
-    "JsonlReaderStage": "tamis.stages.io.jsonl",
-    "JsonlWriter": "tamis.stages.io.writers",
-    "MergeShards": "tamis.stages.io.shards",
-    "ParquetReader": "tamis.stages.io.parquet",
-    "ParquetReaderStage": "tamis.stages.io.parquet",
-    "ParquetWriter": "tamis.stages.io.writers",
-    "TextReader": "tamis.stages.io.text",
-    "TextReaderStage": "tamis.stages.io.text",
-    "TextWriter": "tamis.stages.io.writers",
-    "WriterStage": "tamis.stages.io.writers",
-    "byte_size": "tamis.sizes",
+_MODULES = {
+    "csv": "CsvReader CsvReaderStage",
+    "jsonl": "JsonlReader JsonlReaderStage",
+    "parquet": "ParquetReader ParquetReaderStage",
+    "partitioning": "FilePartitioningStage",
+    "shards": "MergeShards",
+    "text": "TextReader TextReaderStage",
+    "writers": "CsvWriter JsonlWriter ParquetWriter TextWriter WriterStage",
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
+_HOMES["byte_size"] = "tamis.sizes"
 
-__all__ = [
-    "CsvReader",
-    "CsvReaderStage",
-    "CsvWriter",
-    "FilePartitioningStage",
-    "JsonlReader",
-    "JsonlReaderStage",
-    "JsonlWriter",
-    "MergeShards",
-    "ParquetReader",
-    "ParquetReaderStage",
-    "ParquetWriter",
-    "TextReader",
-    "TextReaderStage",
-    "TextWriter",
-    "WriterStage",
-    "byte_size",
-]
+__all__ = sorted(_HOMES)
 
 __getattr__, __dir__ = load_when_used(__name__, _HOMES)

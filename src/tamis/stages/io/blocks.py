@@ -17,8 +17,6 @@ from tamis.stages.io.bytes_read import count_bytes
 from tamis.stages.io.paths import compression_of, filesystem, is_local, reading
 from tamis.tasks import FileSlice
 
-__all__ = ["MAX_ROW_BYTES", "Block", "LineNumbers", "Part", "block_of", "line_blocks", "line_parts", "too_long"]
-
 MAX_ROW_BYTES = 256 * 2**20
 """Largest line or row that is read unless the user asks for more."""
 
@@ -39,13 +37,8 @@ _SHOWN_BYTES = 1000
 
 @dataclass(frozen=True)
 class Part:
-    """Whole lines of one file.
-
-    Args:
-        path: The file.
-        byte: Where the lines start in the (decompressed) file.
-        data: The lines.
-        line: Line number of the first of them, counted from 1, where it is known.
+    """Whole lines of one file: where they start in the (decompressed) file, the lines, and the number of the first of
+    them, counted from 1, where it is known.
     """
 
     path: str
@@ -56,13 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines that are parsed at once, possibly of several files.
-
-    Args:
-        data: The lines.
-        parts: Where they come from.
-        starts: Where each part starts in ``data``.
-    """
+    """Whole lines that are parsed at once, the parts of files they come from, and where each part starts in them."""
 
     data: bytes
     parts: list[Part]
@@ -91,12 +78,7 @@ def block_of(parts: list[Part]) -> Block:
 
 @dataclass(frozen=True)
 class LineNumbers:
-    """Finds the number of a line, on the error path only.
-
-    Args:
-        storage_options: For the fsspec file system.
-        patient: Whether to count also when the line is far into the file.
-    """
+    """Finds the number of a line, on the error path only; of a line far into the file only if it is ``patient``."""
 
     storage_options: dict[str, Any]
     patient: bool
@@ -126,6 +108,13 @@ def too_long(what: str, limit: int, path: str, **place: int | None) -> DataError
     )
 
 
+def refused(error: DataError, on_error: str, raw: bytes = b"") -> BadRows:
+    """Raise an error, or turn it into an entry for the quarantine, as a reader's ``on_error`` says."""
+    if on_error == "raise":
+        raise error
+    return BadRows((BadRow(error.path, error.line, error.byte, error.problem, raw),))
+
+
 def line_blocks(
     slices: Iterable[FileSlice],
     block_bytes: int,
@@ -149,9 +138,7 @@ def line_blocks(
                     held.append(part)
                     held_bytes += len(part.data)
         except DataError as e:
-            if on_error == "raise":
-                raise
-            yield BadRows((BadRow(e.path, e.line, e.byte, e.problem),))
+            yield refused(e, on_error)
     if held:
         yield block_of(held)
 
@@ -176,9 +163,7 @@ def line_parts(
         yield from _checked(part, on_error, max_row_bytes)
         if cut_off is not None:
             error = too_long("line", max_row_bytes, file.path, line=cut_off.line, byte=cut_off.byte)
-            if on_error == "raise":
-                raise error
-            yield BadRows((BadRow(file.path, cut_off.line, cut_off.byte, error.problem, cut_off.data),))
+            yield refused(error, on_error, cut_off.data)
 
 
 def _hides_its_size(file: FileSlice) -> bool:
@@ -198,9 +183,7 @@ def _checked(part: Part, on_error: str, max_row_bytes: int) -> Iterator[Part | B
             yield Part(part.path, part.byte + start, data, line)
         else:
             error = too_long("line", max_row_bytes, part.path, line=line, byte=part.byte + start)
-            if on_error == "raise":
-                raise error
-            yield BadRows((BadRow(part.path, line, part.byte + start, error.problem, data[:_SHOWN_BYTES]),))
+            yield refused(error, on_error, data[:_SHOWN_BYTES])
         line = line and line + data.count(b"\n")
 
 
@@ -348,9 +331,7 @@ def _streamed_parts(
         pieces, held = [data[ends:]], len(data) - ends
         if held > max_row_bytes:
             error = too_long("line", max_row_bytes, file.path, line=number, byte=byte)
-            if on_error == "raise":
-                raise error
-            yield BadRows((BadRow(file.path, number, byte, error.problem, data[ends : ends + _SHOWN_BYTES]),))
+            yield refused(error, on_error, data[ends : ends + _SHOWN_BYTES])
             byte, pieces, held, skipping = byte + held, [], 0, True
         if broken is not None:
             raw = b"" if skipping else data[ends:]

@@ -57,8 +57,7 @@ class CsvReaderStage(TableReaderStage):
         for name in [*(self.fields or ()), *self.types] if names else ():
             if name not in names:
                 raise DataError(
-                    f"there is no column {name!r}, only {', '.join(names)}.{did_you_mean(name, names)}",
-                    path=file.path,
+                    f"there is no column {name!r}, only {', '.join(names)}.{did_you_mean(name, names)}", path=file.path
                 )
         if names:
             if self.newlines_in_values:
@@ -327,19 +326,13 @@ class CsvReader(Reader):
     CSV has no types, so every column is text unless ``types`` says otherwise; an empty value is null, a quoted empty
     one is empty text. Empty lines are skipped, except that in a file of a single column each is a null.
 
+    The other arguments are those of every :class:`~tamis.stages.io.readers.Reader`.
+
     Args:
-        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.csv"``, or any fsspec
-            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
-        files_per_partition: Whole files per task, instead of ``blocksize``.
         blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default. With line breaks in
             values no row may be larger.
-        fields: Columns to read; all of them when not given.
         read_kwargs: Further arguments of ``pyarrow.csv.ParseOptions``.
         file_extensions: Endings to look for in directories; ``.csv`` by default, ``.tsv`` when the delimiter is a tab.
-        storage_options: For the fsspec file system.
-        on_error: ``"raise"`` stops at a row that cannot be read, ``"quarantine"`` sets it aside and goes on.
-        include_path: Name of a column that gets the path of each row's file; none when not given.
-        max_row_bytes: Largest line that is read, as a number or as ``"1GiB"``; a longer one counts as broken.
         delimiter: The character between values.
         newlines_in_values: Whether quoted values may contain line breaks. ``False`` allows a large file to be read in
             ranges by several workers.

@@ -29,6 +29,7 @@ from tamis.stages.io.paths import (
     open_write,
     parent,
     protocol,
+    remove_file,
     renames,
     writing,
 )
@@ -128,12 +129,7 @@ class Destination:
             )
 
     def name_for(self, task: Task[Any], run: str = "") -> str:
-        """The name of the file for a task: a function of its place and its source alone.
-
-        Args:
-            task: The task.
-            run: The id of the run, where its names must differ from those of other runs.
-        """
+        """The name of the file for a task: a function of its place and source, and of the run where that is given."""
         sources = task._metadata.get("source_files") or [""]
         values = {
             "order": format_order(task.order),
@@ -176,7 +172,7 @@ class Destination:
                     fill(sink)
                     nbytes = sink.tell()
             except BaseException:
-                self.remove(temporary)
+                remove_file(temporary, self.storage_options)
                 raise
         needs_sync = is_local(temporary)
         return Publish(temporary, final, rows, nbytes, self.storage_options, needs_sync, self.path, schema)
@@ -201,16 +197,6 @@ class Destination:
             local.flush()
             fs.put_file(local.name, inner)
             return os.path.getsize(local.name)
-
-    def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
-        if is_local(path):
-            if os.path.exists(path):
-                os.unlink(path)
-            return
-        fs, inner = filesystem(path, self.storage_options)
-        if fs.exists(inner):
-            fs.rm_file(inner)
 
     def own_names(self) -> str:
         """A pattern of the names that this writer gives its files, below the directory, with or without compression."""

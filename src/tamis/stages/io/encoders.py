@@ -33,12 +33,7 @@ _COPY_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Encoder:
-    """How tables become files.
-
-    Args:
-        compression: What the format allows; ``None`` for none.
-        level: Compression level; a fast one when not given.
-    """
+    """How tables become files: with a compression that the format allows, at a fast level when none is given."""
 
     compression: str | None = None
     level: int | None = None
@@ -68,13 +63,7 @@ class Encoder:
         return None
 
     def join(self, pieces: Iterable[tuple[BinaryIO, int]], sink: BinaryIO, schema: pa.Schema | None = None) -> None:
-        """Write one file out of several (each with the length of its header) in bounded memory.
-
-        Args:
-            pieces: The files, in order, and the length of the header of each.
-            sink: The file to write.
-            schema: The schema of the result, where the format has one.
-        """
+        """Write one file out of several (each with the length of its header) in bounded memory."""
         for i, (piece, header) in enumerate(pieces):
             piece.seek(0 if i == 0 else header)
             shutil.copyfileobj(piece, sink, _COPY_BYTES)
@@ -179,11 +168,7 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class ParquetEncoder(Encoder):
-    """Parquet, one row group per table.
-
-    Args:
-        write_kwargs: Further arguments of ``pyarrow.parquet.ParquetWriter``.
-    """
+    """Parquet, one row group per table; ``write_kwargs`` are further arguments of ``pyarrow.parquet.ParquetWriter``."""
 
     compression: str | None = "zstd"
     write_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -258,11 +243,7 @@ def _repetitive(table: pa.Table) -> list[str]:
 
 @dataclass(frozen=True)
 class CsvEncoder(Encoder):
-    """CSV with a header; text is quoted, null is empty.
-
-    Args:
-        delimiter: The character between values.
-    """
+    """CSV with a header; text is quoted, null is empty."""
 
     delimiter: str = ","
 
@@ -299,12 +280,7 @@ class CsvEncoder(Encoder):
 
 @dataclass(frozen=True)
 class TextEncoder(Encoder):
-    """The text of each row, followed by a separator.
-
-    Args:
-        text_field: The column with the text.
-        separator: The text after each row.
-    """
+    """The text of each row, in the column ``text_field``, followed by a separator."""
 
     text_field: str = "text"
     separator: str = "\n"

@@ -67,8 +67,7 @@ class Census:
         tail = np.empty(2 * PADDING, np.uint8)
         seen = np.zeros(_KEY_BITS // 64, np.uint64)
         is_valid = kernel(
-            *(np.frombuffer(data, np.uint8), len(data), joined, ends, len(chosen)),
-            *(MOST_LEVELS, tail, counts, seen),
+            *(np.frombuffer(data, np.uint8), len(data), joined, ends, len(chosen)), *(MOST_LEVELS, tail, counts, seen)
         )
         return cls(*map(int, [*counts, _distinct(seen)])) if is_valid else None
 

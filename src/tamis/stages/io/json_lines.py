@@ -43,13 +43,7 @@ _TOO_DEEP = f"lists or objects are nested more than {_DEEPEST} levels deep"
 
 @dataclass(frozen=True)
 class BrokenLine:
-    """A line that is not a JSON object.
-
-    Args:
-        start: Its first byte in the block.
-        stop: One past its last byte.
-        reason: What is wrong with it.
-    """
+    """A line that is not a JSON object: its first byte in the block, one past its last, and what is wrong with it."""
 
     start: int
     stop: int
@@ -57,13 +51,7 @@ class BrokenLine:
 
 
 class ParsedLines(NamedTuple):
-    """What a block of JSON lines holds.
-
-    Args:
-        table: The rows.
-        starts: For each row, the first byte of its line in the block.
-        broken: The lines that could not be parsed.
-    """
+    """The rows of a block of JSON lines, the first byte of the line of each, and the lines that could not be parsed."""
 
     table: pa.Table
     starts: NDArray[np.int64]

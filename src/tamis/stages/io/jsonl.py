@@ -55,12 +55,7 @@ class JsonlReaderStage(ReaderStage):
                 yield BadRows(tuple(self._bad_row(block, line) for line in broken))
 
     def parse_block(self, block: Block, types: dict[str, pa.DataType]) -> ParsedLines:
-        """The rows of a block, where each begins in it, and the lines that cannot be read, in order.
-
-        Args:
-            block: The lines.
-            types: Arrow types by column; those of other columns are inferred.
-        """
+        """The rows of a block, where each begins in it, and the lines that cannot be read, in order."""
         try:
             parsed = parse_json_lines(block.data, self.fields)
         except DataError as e:
@@ -162,18 +157,12 @@ class JsonlReader(Reader):
     surrogate pair, an integer of more than 4,300 digits, more than 500 levels of nesting and a line that is not an
     object are errors. ``NaN`` and ``Infinity``, which Python writes, are read as floats.
 
+    The other arguments are those of every :class:`~tamis.stages.io.readers.Reader`.
+
     Args:
-        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.jsonl"``, or any fsspec
-            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
-        files_per_partition: Whole files per task, instead of ``blocksize``.
-        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default.
         fields: Keys to read; all of them when not given. A key that a block does not have is a null column.
         read_kwargs: Only there for scripts written for NeMo Curator; ``storage_options`` in it is used.
         file_extensions: Endings to look for in directories; ``.jsonl``, ``.ndjson`` and ``.json`` by default.
-        storage_options: For the fsspec file system.
-        on_error: ``"raise"`` stops at a line that cannot be read, ``"quarantine"`` sets it aside and continues.
-        include_path: Name of a column that gets the path of each row's file; none when not given.
-        max_row_bytes: Largest line that is read, as a number or as ``"1GiB"``; a longer one counts as broken.
         types: Arrow types by column, such as ``{"score": "float64"}``. Without, they are found for each block on its
             own, so a column may be integers in one batch and floats in the next.
 

@@ -15,17 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import DataError, did_you_mean
-from tamis.stages.io.paths import (
-    base_name,
-    escaped,
-    filesystem,
-    is_local,
-    is_utf8,
-    join,
-    parent,
-    protocol,
-    reading,
-)
+from tamis.stages.io.paths import base_name, escaped, filesystem, is_local, is_utf8, join, parent, protocol, reading
 from tamis.tasks import FileSlice
 
 __all__ = ["Listing"]
@@ -236,31 +226,15 @@ def _is_loop(real: str, above: tuple[str, ...]) -> bool:
     return any((a + os.sep).startswith(real.rstrip(os.sep) + os.sep) for a in above)
 
 
-class _Tree:
-    """How a kind of file system is walked."""
+class _LocalTree:
+    """How the file system of this machine is walked."""
 
     def kind(self, path: str) -> str:
         """``"file"``, ``"directory"`` or ``"missing"``."""
-        raise NotImplementedError
-
-    def names(self, directory: str) -> tuple[list[str], set[str]]:
-        """The names in a directory, sorted, and those of them that are directories."""
-        raise NotImplementedError
-
-    def file(self, path: str) -> FileSlice:
-        """A file with its size and version."""
-        raise NotImplementedError
-
-    def real(self, directory: str, parent_real: str | None = None) -> str:
-        """A directory's path without links; cheap when that of its parent is given."""
-        return directory
-
-
-class _LocalTree(_Tree):
-    def kind(self, path: str) -> str:
         return "directory" if os.path.isdir(path) else "file" if os.path.exists(path) else "missing"
 
     def names(self, directory: str) -> tuple[list[str], set[str]]:
+        """The names in a directory, sorted, and those of them that are directories."""
         names, directories = [], set()
         try:
             with os.scandir(directory) as entries:
@@ -277,6 +251,7 @@ class _LocalTree(_Tree):
         return names, directories
 
     def file(self, path: str) -> FileSlice:
+        """A file with its size and version."""
         if not is_utf8(path):
             raise DataError(
                 "the name of this file is not valid UTF-8", path=escaped(path), hint="Rename it, or leave it out."
@@ -294,13 +269,14 @@ class _LocalTree(_Tree):
         return FileSlice(path, 0, None, status.st_size, str(status.st_mtime_ns))
 
     def real(self, directory: str, parent_real: str | None = None) -> str:
+        """A directory's path without links; cheap when that of its parent is given."""
         if parent_real is None or os.path.islink(directory):
             return os.path.realpath(directory)
         return os.path.join(parent_real, os.path.basename(directory))
 
 
-class _RemoteTree(_Tree):
-    """An fsspec file system. Of a directory's details only those of the one being walked are kept."""
+class _RemoteTree:
+    """The same for an fsspec file system. Of a directory's details only those of the one being walked are kept."""
 
     def __init__(self, path: str, storage_options: dict[str, Any]) -> None:
         self._fs, _ = filesystem(path, storage_options)
@@ -335,3 +311,9 @@ class _RemoteTree(_Tree):
         version = next((str(info[c]) for c in changes if info.get(c)), "")
         size = info.get("size")
         return FileSlice(path, 0, None, -1 if size is None else int(size), version)
+
+    def real(self, directory: str, parent_real: str | None = None) -> str:
+        return directory
+
+
+_Tree = _LocalTree | _RemoteTree

@@ -20,12 +20,12 @@ import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from tamis.errors import PlanError, redacted
 from tamis.stages.io.paths import base_name, filesystem, is_local, parent, writing
 
-__all__ = ["Lock", "acquire"]
+__all__ = ["Lock", "acquire", "is_running"]
 
 _LOG = logging.getLogger("tamis")
 
@@ -39,16 +39,6 @@ _SETTLE_S = 1.0
 """How long to wait before looking whether another run created the same lock object at the same moment, in seconds."""
 
 _NO_FLOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
-
-
-class Lock(Protocol):
-    """A lock that is held."""
-
-    def is_lost(self) -> bool:
-        """Whether another run has taken it over."""
-
-    def release(self) -> None:
-        """Give it up."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ class Holder:
 
     def is_gone(self) -> bool:
         """Whether the lock may be taken over: its process has ended, or it was not renewed for too long."""
-        if self.host == socket.gethostname() and os.name == "posix" and not _runs(self.pid):
+        if self.host == socket.gethostname() and os.name == "posix" and not is_running(self.pid):
             return True
         return time.time() - self.renewed > EXPIRES_S
 
@@ -176,12 +166,7 @@ def _held(path: str, holder: Holder | None) -> PlanError:
 
 
 class FileLock:
-    """A lock of the operating system.
-
-    Args:
-        path: The lock's file.
-        file: Its descriptor.
-    """
+    """A lock of the operating system: the path and the descriptor of its file."""
 
     def __init__(self, path: str, file: int) -> None:
         self._path, self._file = path, file
@@ -200,13 +185,7 @@ class FileLock:
 
 
 class LockObject:
-    """A lock that is a small object with an expiry, for stores that have no locks of their own.
-
-    Args:
-        path: The object.
-        holder: This run.
-        storage_options: For the fsspec file system.
-    """
+    """A lock that is a small object with an expiry, for stores that have no locks of their own."""
 
     def __init__(self, path: str, holder: Holder, storage_options: dict[str, Any]) -> None:
         self._path, self._holder = path, holder
@@ -281,12 +260,16 @@ class LockObject:
                 self._fs.rm_file(self._inner)
 
 
-def _runs(pid: int) -> bool:
+Lock: TypeAlias = FileLock | LockObject
+"""A lock that is held."""
+
+
+def is_running(pid: int) -> bool:
     """Whether a process of this machine is running."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it is another user's
         return True
     return True

@@ -48,18 +48,18 @@ def token_type(vocab_size: int) -> np.dtype[Any]:
     return np.dtype("<u2" if vocab_size <= 2**16 else "<i4")
 
 
-def write_index(sink: BinaryIO, lengths: NDArray[np.int64], kind: np.dtype[Any]) -> None:
-    """Write the index of sequences that follow one another, each of them a document.
+def write_index(
+    sink: BinaryIO, lengths: NDArray[np.int64], kind: np.dtype[Any], documents: NDArray[np.int64] | None = None
+) -> None:
+    """Write the index of sequences that follow one another.
 
     Args:
         sink: The file.
         lengths: The length of each sequence, in tokens.
         kind: The type of the ids.
+        documents: The number of the first sequence of each document, and of sequences; each is a document by default.
     """
-    _write_index(sink, lengths, kind, np.arange(len(lengths) + 1, dtype=np.int64))
-
-
-def _write_index(sink: BinaryIO, lengths: NDArray[np.int64], kind: np.dtype[Any], documents: NDArray[np.int64]) -> None:
+    documents = np.arange(len(lengths) + 1) if documents is None else documents
     (code,) = [code for code, known in _TYPES.items() if np.dtype(known) == kind]
     sink.write(_HEAD.pack(_MAGIC, _VERSION, code, len(lengths), len(documents)))
     sink.write(lengths.astype("<i4").tobytes())
@@ -143,7 +143,7 @@ def merge_file_prefixes(prefixes: Sequence[str], output_prefix: str) -> Megatron
                 with open(f"{prefix}.bin", "rb") as file:  # noqa: PTH123 - plain open is enough
                     shutil.copyfileobj(file, sink, 2**20)
         with open(index, "wb") as sink:  # noqa: PTH123 - plain open is enough
-            _write_index(sink, lengths, kinds.pop(), np.concatenate([*documents, before[-1:]]))
+            write_index(sink, lengths, kinds.pop(), np.concatenate([*documents, before[-1:]]))
         # The index comes last, and that of an earlier pair is removed first: without an index there is no pair.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{output_prefix}.idx")

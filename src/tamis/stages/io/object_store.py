@@ -28,11 +28,7 @@ Entry = tuple[list[int], list[Any]]
 
 
 def start_directory(**options: Any) -> tuple[Any, str]:
-    """Start the actor; return it and the address of a folder for files. The files are there as long as the actor is.
-
-    Args:
-        options: Ray's options for the actor.
-    """
+    """Start the actor; return it and the address of a folder for files. The files are there as long as the actor is."""
     import ray
 
     name = f"tamis-files-{secrets.token_hex(6)}"

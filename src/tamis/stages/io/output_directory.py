@@ -34,6 +34,7 @@ from tamis.stages.io.paths import (
     make_directory,
     open_read,
     reading,
+    remove_file,
     renames,
     writing,
 )
@@ -77,11 +78,7 @@ class WriterRun:
 
 
 class OutputDirectory:
-    """A directory that one or more writers of a run share.
-
-    Args:
-        sinks: The writers. They have the same directory and mode.
-    """
+    """A directory that one or more writers of a run share. They have the same directory and mode."""
 
     def __init__(self, sinks: Sequence[FileSink[Any]]) -> None:
         self._sinks = list(sinks)
@@ -153,9 +150,6 @@ class OutputDirectory:
 
         Each comes with how many bytes larger it is than before. Publishing them gives all files of each writer one
         schema; with ``mode="append"`` also those of earlier runs.
-
-        Args:
-            published: Gives the paths of all files that the run has published.
         """
         for sink, schemas in zip(self._sinks, self._schemas, strict=True):
             appends = self.mode == "append" and bool(self._earlier)
@@ -188,12 +182,7 @@ class OutputDirectory:
             yield from threads.map(rewrite, different)
 
     def finish(self, input_id: str, published: Callable[[], Iterable[str]]) -> list[str]:
-        """Put the directory in order after a run that came to its end; return what to tell the user.
-
-        Args:
-            input_id: What the run's input was; empty if unknown.
-            published: Gives the paths of all files that the run has published.
-        """
+        """Put the directory in order after a run that came to its end; return what to tell the user."""
         assert self._run is not None
         self._check_lock()
         self._remove_temporaries(self._run.run)
@@ -202,7 +191,7 @@ class OutputDirectory:
             current = {self._relative(path) for path in published()}
             stale = sorted(n for n in self._own_files() if n not in current)
             for name in stale:
-                self._destination.remove(self._full(name))
+                self._remove(name)
             if stale:
                 messages.append(
                     f"{redacted(self.path)}: {_count(len(stale), 'file')} of the earlier run that this run did not "
@@ -282,7 +271,7 @@ class OutputDirectory:
                 f"{shown}. Nothing was removed; choose another directory or clear this one yourself"
             )
         for name in names:
-            self._destination.remove(self._full(name))
+            self._remove(name)
 
     def _remove_temporaries(self, run: str) -> None:
         """Remove files under temporary names: those of one run, or of all, which have ended since we have the lock."""
@@ -293,7 +282,10 @@ class OutputDirectory:
             if TEMPORARY.fullmatch(base):
                 final = name[: len(name) - len(base)] + base[1:].rsplit(".", 2)[0]
                 if self._own.fullmatch(final) and base[:-12].endswith(run[-8:]):
-                    self._destination.remove(self._full(name))
+                    self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        remove_file(self._full(name), self._destination.storage_options)
 
     def _full(self, name: str) -> str:
         return join(self.path, *name.split("/"))

@@ -226,20 +226,16 @@ def _owned(metadata: Any, file: FileSlice) -> list[int]:
 class ParquetReader(Reader):
     """Read Parquet files. Large ones are read in ranges by several workers, small ones are read into one batch.
 
+    The other arguments are those of every :class:`~tamis.stages.io.readers.Reader`.
+
     Args:
-        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.parquet"``, or any fsspec
-            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
-        files_per_partition: Whole files per task, instead of ``blocksize``.
         blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default. A row group is never
             cut, so row groups larger than this make larger tasks.
         fields: Columns to read; all of them when not given. Only these are read from the disk.
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
         file_extensions: Endings to look for in directories; ``.parquet`` and ``.pq`` by default.
-        storage_options: For the fsspec file system.
         on_error: ``"raise"`` stops at a file or row group that cannot be read, ``"quarantine"`` sets it aside and goes
             on.
-        include_path: Name of a column that gets the path of each row's file; none when not given.
-        max_row_bytes: Largest row that is read, as a number or as ``"1GiB"``; a larger one counts as broken.
 
     >>> ParquetReader("data", fields=["text"]).columns()
     ['text']

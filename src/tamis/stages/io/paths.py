@@ -8,7 +8,7 @@ import io
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -198,22 +198,28 @@ def open_write(path: str, storage_options: dict[str, Any] | None = None) -> Bina
     return cast("BinaryIO", fs.open(inner, "wb"))
 
 
-@contextlib.contextmanager
-def reading(path: str) -> Iterator[None]:
+def remove_file(path: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        if is_local(path):
+            os.unlink(path)
+        else:
+            fs, inner = filesystem(path, dict(storage_options or {}))
+            fs.rm_file(inner)
+
+
+def reading(path: str) -> contextlib.AbstractContextManager[None]:
     """Turn what a file system raises for a path into a :class:`DataError` that names it."""
-    try:
-        yield
-    except TamisError:
-        raise
-    except Exception as e:
-        if is_local(path) and not isinstance(e, OSError):
-            raise
-        raise cannot_read(path, e) from _without_secrets(e)
+    return _explained(path, cannot_read)
+
+
+def writing(path: str) -> contextlib.AbstractContextManager[None]:
+    """Turn what a file system raises for a path into a :class:`StorageError` that names it."""
+    return _explained(path, cannot_write)
 
 
 @contextlib.contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Turn what a file system raises for a path into a :class:`StorageError` that names it."""
+def _explained(path: str, explain: Callable[[str, Exception], TamisError]) -> Iterator[None]:
     try:
         yield
     except TamisError:
@@ -221,7 +227,7 @@ def writing(path: str) -> Iterator[None]:
     except Exception as e:
         if is_local(path) and not isinstance(e, OSError):
             raise
-        raise cannot_write(path, e) from _without_secrets(e)
+        raise explain(path, e) from _without_secrets(e)
 
 
 def cannot_read(path: str, error: Exception) -> DataError:

@@ -14,9 +14,9 @@ from tamis.arrays import text_scalar
 from tamis.errors import ColumnError, DataError, PlanError, did_you_mean, redacted
 from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.emit import BadRow, BadRows
+from tamis.stages.emit import BadRows
 from tamis.stages.io.arguments import check_arguments, check_choice, check_names, path_list
-from tamis.stages.io.blocks import MAX_ROW_BYTES
+from tamis.stages.io.blocks import MAX_ROW_BYTES, refused
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES, FilePartitioningStage
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, FileSlice, RowNames
 
@@ -87,9 +87,7 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
 
     def set_aside(self, error: DataError, raw: bytes = b"") -> BadRows:
         """Raise an error, or turn it into an entry for the quarantine, as ``on_error`` says."""
-        if self.on_error == "raise":
-            raise error
-        return BadRows((BadRow(error.path, error.line, error.byte, error.problem, raw),))
+        return refused(error, self.on_error, raw)
 
     def with_path(self, table: pa.Table, paths: Sequence[tuple[str, int]]) -> pa.Table:
         """Add the column of paths; ``paths`` has each file and its number of rows."""

@@ -183,18 +183,12 @@ class TextReader(Reader):
 
     Line ends become ``\\n``. A line is a row even if it is empty; a paragraph ends at a blank line.
 
+    The other arguments are those of every :class:`~tamis.stages.io.readers.Reader`.
+
     Args:
-        file_paths: A file, a directory (with all below it), a pattern such as ``"data/**/*.txt"``, or any fsspec
-            address (``s3://``, ``gs://``, ``https://``, ...); or a list of those.
-        files_per_partition: Whole files per task, instead of ``blocksize``.
-        blocksize: Bytes of input per task, as a number or as ``"64MiB"``; 32 MiB by default.
         fields: Not used: there is one column.
         read_kwargs: Not used.
         file_extensions: Endings to look for in directories; ``.txt`` and ``.md`` by default.
-        storage_options: For the fsspec file system.
-        on_error: ``"raise"`` stops at text that is not valid UTF-8, ``"quarantine"`` sets it aside and goes on.
-        include_path: Name of a column that gets the path of each row's file; none when not given.
-        max_row_bytes: Largest line, paragraph or file that is read, as a number or as ``"1GiB"``.
         unit: What a row is: ``"file"``, ``"line"`` or ``"paragraph"``.
         text_field: Name of the column.
 

@@ -121,15 +121,15 @@ class Writer(CompositeStage[DocumentBatch, FileGroup]):
             output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
             contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
         file_extension: Ending of the files; that of the format when not given.
-        compression: What the format allows; see each writer.
-        compression_level: A fast one when not given.
+        compression: ``None``, ``"gz"`` or ``"zst"``.
+        compression_level: 4 for gzip and 1 for zstd when not given.
         filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
             ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
         partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
         shard_bytes: Merge the output into files of about this size, in the order of the input, as a number or as
             ``"512MB"``; a file per task when not given.
         storage_options: For the fsspec file system.
-        write_kwargs: Further arguments for the format.
+        write_kwargs: Only ``storage_options`` in it is used.
     """
 
     path: str | os.PathLike[str]
@@ -190,21 +190,9 @@ class JsonlWriter(Writer):
     Floats that JSON cannot express (NaN, infinite) become null; dates and times become ISO 8601 text, decimals text.
     Columns of bytes are refused.
 
+    The other arguments are those of every :class:`Writer`.
+
     Args:
-        path: The directory, or any fsspec address.
-        fields: Columns to write; all of them when not given.
-        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
-            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
-            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
-            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
-        file_extension: Ending of the files, ``"jsonl"`` when not given.
-        compression: ``None``, ``"gz"`` or ``"zst"``.
-        compression_level: 4 for gzip and 1 for zstd when not given.
-        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
-            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
-        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
-        storage_options: For the fsspec file system.
         write_kwargs: For scripts written for NeMo Curator; only ``storage_options`` in it is used.
 
     >>> JsonlWriter("memory://out", fields=["text"], compression="zst").decompose()[0].name
@@ -236,21 +224,11 @@ class ParquetWriter(Writer):
     possible, the run stops with an error that names the column. A struct without fields, JSON's ``{}``, is written
     with one field of nulls, ``__empty__``, because Parquet has no other way to hold it.
 
+    The other arguments are those of every :class:`Writer`.
+
     Args:
-        path: The directory, or any fsspec address.
-        fields: Columns to write; all of them when not given.
-        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
-            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
-            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
-            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
-        file_extension: Ending of the files, ``"parquet"`` when not given.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``None``.
         compression_level: Arrow's default when not given.
-        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
-            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
-        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
-        storage_options: For the fsspec file system.
         write_kwargs: Further arguments of ``pyarrow.parquet.ParquetWriter``, and ``row_group_size`` in rows.
 
     >>> ParquetWriter("memory://out", shard_bytes="512MB").decompose()[1].batch_bytes
@@ -271,22 +249,9 @@ class ParquetWriter(Writer):
 class CsvWriter(Writer):
     """Write CSV files with a header. Text is quoted, so that null (nothing) and empty text (``""``) differ.
 
+    The other arguments are those of every :class:`Writer`.
+
     Args:
-        path: The directory, or any fsspec address.
-        fields: Columns to write; all of them when not given.
-        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
-            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
-            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
-            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
-        file_extension: Ending of the files, ``"csv"`` when not given.
-        compression: ``None``, ``"gz"`` or ``"zst"``.
-        compression_level: 4 for gzip and 1 for zstd when not given.
-        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
-            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column; each of its values has a directory ``column=value``. The column stays in the files.
-        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
-        storage_options: For the fsspec file system.
-        write_kwargs: Only ``storage_options`` in it is used.
         delimiter: The character between values.
 
     >>> CsvWriter("memory://out", delimiter="\\t").encoder().delimiter
@@ -303,22 +268,10 @@ class CsvWriter(Writer):
 class TextWriter(Writer):
     """Write the text of each row, followed by a separator.
 
+    The other arguments are those of every :class:`Writer`.
+
     Args:
-        path: The directory, or any fsspec address.
         fields: Not used: only the text is written.
-        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
-            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
-            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
-            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
-        file_extension: Ending of the files, ``"txt"`` when not given.
-        compression: ``None``, ``"gz"`` or ``"zst"``.
-        compression_level: 4 for gzip and 1 for zstd when not given.
-        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
-            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
-        partition_by: A column; each of its values has a directory ``column=value``.
-        shard_bytes: Merge the output into files of about this size, as a number or as ``"512MB"``.
-        storage_options: For the fsspec file system.
-        write_kwargs: Only ``storage_options`` in it is used.
         text_field: The column with the text.
         separator: The text after each row. Rows that contain it cannot be told apart afterwards.
 

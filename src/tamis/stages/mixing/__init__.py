@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
-    from tamis.stages.mixing.blend import Blend
-    from tamis.stages.mixing.global_shuffle import GlobalShuffle
-    from tamis.stages.mixing.sample import Sample
-    from tamis.stages.mixing.sources import ReadSources
+    from tamis.stages.mixing.blend import Blend as Blend
+    from tamis.stages.mixing.global_shuffle import GlobalShuffle as GlobalShuffle
+    from tamis.stages.mixing.sample import Sample as Sample
+    from tamis.stages.mixing.sources import ReadSources as ReadSources
 
 _HOMES = {
     "Blend": "tamis.stages.mixing.blend",
@@ -22,6 +22,6 @@ _HOMES = {
     "Sample": "tamis.stages.mixing.sample",
 }
 
-__all__ = ["Blend", "GlobalShuffle", "ReadSources", "Sample"]
+__all__ = sorted(_HOMES)
 
 __getattr__, __dir__ = load_when_used(__name__, _HOMES)

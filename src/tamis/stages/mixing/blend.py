@@ -77,16 +77,8 @@ class Blend(CompositeStage[DocumentBatch, DocumentBatch]):
             raise PlanError(f"Blend(max_epochs={self.max_epochs}): must be more than 0")
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        quota = BlendQuota(
-            self.by,
-            self.measure,
-            self.text_field,
-            self.seed,
-            self.id_fields,
-            self.weights,
-            self.target,
-            self.max_epochs,
-        )
+        rows = (self.by, self.measure, self.text_field, self.seed, self.id_fields)
+        quota = BlendQuota(*rows, self.weights, self.target, self.max_epochs)
         return take_quotas(self.name, quota, self.repeat_field)
 
 

@@ -99,13 +99,7 @@ class Quota:
 
 
 def take_quotas(name: str, quota: Quota, repeat_field: str | None = None) -> list[ProcessingStage[Any, Any]]:
-    """The stages that take the wanted amount of each group.
-
-    Args:
-        name: The name of the composite stage they are the parts of.
-        quota: How much is wanted.
-        repeat_field: The column that gets the number of each copy of a row, from 0; none when not given.
-    """
+    """The stages that take the wanted amount of each group; ``repeat_field`` gets the number of each copy of a row."""
     folder = folder_for(name)
     return [
         MeasureRows(folder, quota).with_(name=f"{name} (measure)"),

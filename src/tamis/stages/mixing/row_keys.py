@@ -12,7 +12,7 @@ from tamis.stages.io.arguments import check_names
 from tamis.tasks import DocumentBatch, RowNames
 from tamis.tasks.storage import format_order
 
-__all__ = ["check_identity", "name_keys", "row_keys", "scrambled"]
+__all__ = ["as_shares", "check_identity", "name_keys", "row_keys", "scrambled"]
 
 Keys = NDArray[np.uint64]
 
@@ -76,3 +76,8 @@ def scrambled(numbers: Keys) -> Keys:
     mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+def as_shares(keys: Keys) -> NDArray[np.float64]:
+    """Keys as numbers from 0 up to but not 1: the 53 bits that a float holds exactly."""
+    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.mixing.quota import Group, Quota, take_quotas
-from tamis.stages.mixing.row_keys import check_identity, row_keys
+from tamis.stages.mixing.row_keys import as_shares, check_identity, row_keys
 from tamis.tasks import DocumentBatch
 
 __all__ = ["Sample"]
@@ -92,9 +90,7 @@ class SampleFraction(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         keys = row_keys(task, self.id_fields, self.seed, SampleQuota.purpose)
-        # The 53 bits that a float holds exactly, as a number from 0 up to but not 1.
-        kept = (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53 < self.fraction
-        return task.keep(kept, _REASON)
+        return task.keep(as_shares(keys) < self.fraction, _REASON)
 
 
 @dataclass(repr=False)

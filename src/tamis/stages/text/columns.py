@@ -24,23 +24,29 @@ class _ColumnStage(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 
 @dataclass(repr=False)
-class SelectColumns(_ColumnStage):
-    """Keep only some columns, in the order given.
+class _SomeColumns(_ColumnStage):
+    """Works on some columns.
 
     Args:
-        columns: Their names.
-
-    >>> SelectColumns(["url"]).process(DocumentBatch({"text": ["a"], "url": ["b"]})).get_columns()
-    ['url']
+        columns: Their names. Each must be there.
     """
 
     columns: list[str]
 
     def __post_init__(self) -> None:
-        _check_names(self.columns, "SelectColumns")
+        _check_names(self.columns, type(self).__name__)
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], list(self.columns)
+
+
+@dataclass(repr=False)
+class SelectColumns(_SomeColumns):
+    """Keep only some columns, in the order given.
+
+    >>> SelectColumns(["url"]).process(DocumentBatch({"text": ["a"], "url": ["b"]})).get_columns()
+    ['url']
+    """
 
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], list(self.columns)
@@ -54,23 +60,12 @@ class SelectColumns(_ColumnStage):
 
 
 @dataclass(repr=False)
-class DropColumns(_ColumnStage):
+class DropColumns(_SomeColumns):
     """Leave some columns out.
-
-    Args:
-        columns: Their names. Each must be there.
 
     >>> DropColumns(["url"]).process(DocumentBatch({"text": ["a"], "url": ["b"]})).get_columns()
     ['text']
     """
-
-    columns: list[str]
-
-    def __post_init__(self) -> None:
-        _check_names(self.columns, "DropColumns")
-
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], list(self.columns)
 
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []

@@ -7,13 +7,34 @@ column at once. A class that has both is used in its column form.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["TextOperation", "check_operation", "name_of", "well_formed"]
+from tamis.stages.base import ProcessingStage
+from tamis.tasks import DocumentBatch
+
+__all__ = ["ShownWithParameters", "TextOperation", "chain_name", "check_operation", "listed", "name_of", "well_formed"]
 
 
-class TextOperation:
+class ShownWithParameters:
+    """Is shown with its parameters, as far as it keeps them as attributes of the same names, with or without ``_``.
+
+    >>> class Years(ShownWithParameters):
+    ...     def __init__(self, first: int, last: int = 2024) -> None:
+    ...         self.first, self._last = first, last
+    >>> Years(2020)
+    Years(first=2020, last=2024)
+    """
+
+    def __repr__(self) -> str:
+        shown = []
+        for name in inspect.signature(type(self)).parameters:
+            kept = [attribute for attribute in (name, f"_{name}") if hasattr(self, attribute)]
+            shown += [f"{name}={getattr(self, attribute)!r}" for attribute in kept[:1]]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class TextOperation(ShownWithParameters):
     """The base of filters and modifiers.
 
     Attributes:
@@ -49,10 +70,6 @@ class TextOperation:
                 return base is not skeleton and column in base.__dict__
         return False
 
-    def __repr__(self) -> str:
-        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
 
 def name_of(operation: TextOperation | Callable[..., Any]) -> str:
     """The name of a filter, modifier or function.
@@ -78,6 +95,52 @@ def check_operation(operation: Any, kind: type[TextOperation], argument: str) ->
         raise TypeError(f"{argument}: {operation!r} is not a {kind.__name__}")
     if not isinstance(operation, kind) and not callable(operation):
         raise TypeError(f"{argument}: takes a {kind.__name__} or a function, not {operation!r}")
+
+
+def listed(given: Any, kind: type[TextOperation], argument: str) -> list[Any]:
+    """The operations that a stage is given: one, or a list of them."""
+    operations = list(given) if isinstance(given, list | tuple) else [given]
+    if not operations:
+        raise ValueError(f"{argument}: the list is empty")
+    for operation in operations:
+        check_operation(operation, kind, argument)
+    return operations
+
+
+def chain_name(stage: str, operations: Sequence[TextOperation | Callable[..., Any]]) -> str:
+    """The name of a stage that applies operations one after the other."""
+    names = [name_of(operation) for operation in operations]
+    return names[0] if len(names) == 1 else f"{stage}_chain_of_{'_'.join(names)}"
+
+
+class OperationStage(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """A stage that applies operations, one after the other: its steps.
+
+    A step has ``columns`` that it reads, a column that it ``writes``, ``needs_text`` and ``releases_gil``.
+    """
+
+    _steps: Sequence[Any]
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
+        """Whether every operation of the stage has the column form that is needed."""
+        return all(step.releases_gil for step in self._steps)
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        made: set[str | None] = set()
+        needed: dict[str, None] = {}
+        for step in self._steps:
+            needed.update(dict.fromkeys(column for column in step.columns if column not in made))
+            made.add(step.writes)
+        return ["data"], list(needed)
+
+    def text_columns(self) -> list[str]:
+        made: set[str | None] = set()
+        found: list[str] = []
+        for step in self._steps:
+            found += step.columns if step.needs_text and not made & set(step.columns) else []
+            made.add(step.writes)
+        return found
 
 
 def well_formed(text: str) -> str:

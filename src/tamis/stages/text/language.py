@@ -9,15 +9,15 @@ import pyarrow as pa
 from tamis.kernels.scripts import dominant_scripts
 from tamis.models.fasttext import check_model_file
 from tamis.models.language import MAX_BYTES, built_in_languages, load_language_model
-from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.base import NodeInfo, WorkerMetadata
+from tamis.stages.column_values import TextStage
 from tamis.tasks import DocumentBatch
 
 __all__ = ["AddLanguage"]
 
 
 @dataclass(repr=False)
-class AddLanguage(ProcessingStage[DocumentBatch, DocumentBatch]):
+class AddLanguage(TextStage):
     """Add columns with the language of each document and how sure that is. Needs ``tamis[language]``.
 
     The built-in model gives BCP 47 codes, ``und`` where the language cannot be told, and as certainty the share of the
@@ -57,18 +57,12 @@ class AddLanguage(ProcessingStage[DocumentBatch, DocumentBatch]):
         """Whether the model works outside Python's lock: the built-in one does, fastText does not."""
         return self.model_path is None
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field]
-
     def outputs(self) -> tuple[list[str], list[str]]:
         fields = (self.language_field, self.score_field, self.script_field)
         return ["data"], [field for field in fields if field is not None]
 
     def adds_columns(self) -> list[str]:
         return self.outputs()[1]
-
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         if self.model_path is not None:
@@ -78,7 +72,7 @@ class AddLanguage(ProcessingStage[DocumentBatch, DocumentBatch]):
         load_language_model(self.model_path, self.max_bytes)
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
+        column = self.texts(task)
         codes, certain = load_language_model(self.model_path, self.max_bytes).identify(column)
         found = {self.language_field: codes}
         if self.score_field is not None:

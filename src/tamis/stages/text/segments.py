@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import DataError
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.column_values import TextStage, read_column, text_values
 from tamis.stages.exchange import ShuffleStage
 from tamis.tasks import DocumentBatch
 
@@ -22,7 +22,7 @@ Positions = NDArray[np.int64]
 
 
 @dataclass(repr=False)
-class DocumentSplitter(ProcessingStage[DocumentBatch, DocumentBatch]):
+class DocumentSplitter(TextStage):
     """Split the text of each document at a separator: one row for each segment.
 
     The other columns are repeated. A document without text (null) becomes one segment without text.
@@ -51,21 +51,15 @@ class DocumentSplitter(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self.segment_id_field == self.text_field:
             raise ValueError(f"DocumentSplitter: text_field and segment_id_field are both {self.text_field!r}")
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field]
-
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field, self.segment_id_field]
 
     def adds_columns(self) -> list[str]:
         return [self.segment_id_field]
 
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
-
     def process(self, task: DocumentBatch) -> DocumentBatch:
         table = task.data
-        texts = text_values(read_column(table, self.text_field, self.name), self.text_field, self.name)
+        texts = self.texts(task)
         missing = pc.is_null(texts)
         lists = pc.split_pattern(pc.fill_null(texts, ""), self.separator)
         counts = pc.list_value_length(lists).to_numpy().astype(np.int64)

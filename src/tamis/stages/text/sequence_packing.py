@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,12 +29,8 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which tokens go where: pieces of documents, one after the other, in sequences.
-
-    Args:
-        starts: First token of each piece.
-        ends: One past the last token of each piece.
-        counts: How many pieces each sequence has.
+    """Which tokens go where: pieces of documents, one after the other, in sequences. For each piece its first token and
+    one past its last; for each sequence how many pieces it has.
     """
 
     starts: Positions
@@ -366,30 +362,12 @@ class PackedParquetWriter(CompositeStage[DocumentBatch, FileGroup]):
         return {**super().parameters(), "hf_token": None}  # a secret: not for recipes, reports and logs
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        tokenize = Tokenize(
-            self.model_identifier,
-            text_field=self.text_field,
-            tokenization_batch_size=self.tokenization_batch_size,
-            cache_dir=self.cache_dir,
-            hf_token=self.hf_token,
-            transformers_init_kwargs=self.transformers_init_kwargs,
-            append_eos=self.append_eos,
-            eos_token=self.eos_token,
-        )
-        pack = PackSequences(
-            self.sequence_length,
-            strategy=self.strategy,
-            pad_token_id=self.pad_token_id,
-            position_ids_field=self.position_ids_field,
-            segment_ids_field=self.segment_ids_field,
-        )
-        writer = ParquetWriter(
-            self.path,
-            mode=self.mode,
-            compression=self.compression,
-            filename=self.filename,
-            shard_bytes=self.shard_bytes,
-            storage_options=self.storage_options,
-        )
+        tokenize, pack = Tokenize(**self._shared_with(Tokenize)), PackSequences(**self._shared_with(PackSequences))
+        writer = ParquetWriter(**self._shared_with(ParquetWriter))
         writer.name = self.name
         return [tokenize, pack, *writer.decompose()]
+
+    def _shared_with(self, stage: type[Any]) -> dict[str, Any]:
+        """The parameters that one of the stages has under the same names."""
+        own = {f.name for f in fields(self)} - {"name"}
+        return {f.name: getattr(self, f.name) for f in fields(stage) if f.name in own}

@@ -6,48 +6,12 @@ says how it is read here and how else it has been.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.text import modifiers
-from tamis.stages.text.filters import (
-    BadWordsFilter,
-    BoilerPlateStringFilter,
-    BulletsFilter,
-    CommonEnglishWordsFilter,
-    CurlyBracketFilter,
-    DocumentFilter,
-    DuplicateLineCharactersFilter,
-    EllipsesToWordsFilter,
-    EllipsisFilter,
-    HashesToWordsFilter,
-    LinePunctuationFilter,
-    LongWordFilter,
-    MeanWordLengthFilter,
-    NewlinesToWordsFilter,
-    NonAlphaNumericFilter,
-    NumbersFilter,
-    ParenthesesFilter,
-    PlaceholderTextFilter,
-    PunctuationFilter,
-    RepeatedLinesByCharFilter,
-    RepeatedLinesFilter,
-    RepeatedParagraphsByCharFilter,
-    RepeatedParagraphsFilter,
-    RepeatingDuplicateNGramsFilter,
-    RepeatingTopNGramsFilter,
-    ScoreFilter,
-    SentenceCountFilter,
-    ShortLinesFilter,
-    StopWordsFilter,
-    SymbolsToWordsFilter,
-    UrlsFilter,
-    WhiteSpaceFilter,
-    WordCountFilter,
-    WordsWithoutAlphabetsFilter,
-)
+from tamis.stages.text import filters, modifiers
+from tamis.stages.text.filters.base import DocumentFilter
 from tamis.tasks import DocumentBatch
 
 __all__ = [
@@ -76,6 +40,15 @@ class _FilterSet(CompositeStage[DocumentBatch, DocumentBatch]):
     text_field: str = "text"
     score_fields: bool = False
 
+    stage_name: ClassVar[str]
+
+    def filters(self) -> list[DocumentFilter]:
+        """The rules, in the order they are applied in."""
+        raise NotImplementedError
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        return [self._keep(self.filters(), self.stage_name)]
+
     def process(self, task: DocumentBatch) -> DocumentBatch:
         """Apply the set to one batch."""
         for stage in self.unfold():
@@ -84,10 +57,10 @@ class _FilterSet(CompositeStage[DocumentBatch, DocumentBatch]):
             task = made
         return task
 
-    def _keep(self, filters: Sequence[DocumentFilter], name: str) -> ProcessingStage[Any, Any]:
+    def _keep(self, rules: list[DocumentFilter], name: str) -> ProcessingStage[Any, Any]:
         """The stage that applies filters, one after the other."""
-        fields: list[str | None] | None = [filter_.name for filter_ in filters] if self.score_fields else None
-        return ScoreFilter(list(filters), self.text_field, fields).with_(name=name)
+        fields: list[str | None] | None = [rule.name for rule in rules] if self.score_fields else None
+        return filters.ScoreFilter([*rules], self.text_field, fields).with_(name=name)
 
 
 @dataclass(repr=False)
@@ -103,8 +76,6 @@ class GopherQuality(_FilterSet):
     :class:`EnglishHeuristics`); punctuation not counted among the words, ``-`` taken for a bullet (datatrove).
 
     Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
         language: The language of the texts. The rule on common words is for English only; in Chinese, Japanese and
             Thai a dictionary finds the words.
 
@@ -113,23 +84,20 @@ class GopherQuality(_FilterSet):
     """
 
     language: str = "en"
+    stage_name: ClassVar[str] = "gopher_quality"
 
     def filters(self) -> list[DocumentFilter]:
-        """The rules, in the order they are applied in."""
         language = self.language
         return [
-            WordCountFilter(50, 100_000, lang=language),
-            MeanWordLengthFilter(3, 10, lang=language),
-            HashesToWordsFilter(0.1, lang=language),
-            EllipsesToWordsFilter(0.1, lang=language),
-            BulletsFilter(0.9),
-            EllipsisFilter(0.3),
-            WordsWithoutAlphabetsFilter(0.8, lang=language),
-            *([StopWordsFilter(2)] if _is_english(language) else []),
+            filters.WordCountFilter(50, 100_000, lang=language),
+            filters.MeanWordLengthFilter(3, 10, lang=language),
+            filters.HashesToWordsFilter(0.1, lang=language),
+            filters.EllipsesToWordsFilter(0.1, lang=language),
+            filters.BulletsFilter(0.9),
+            filters.EllipsisFilter(0.3),
+            filters.WordsWithoutAlphabetsFilter(0.8, lang=language),
+            *([filters.StopWordsFilter(2)] if _is_english(language) else []),
         ]
-
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._keep(self.filters(), "gopher_quality")]
 
 
 @dataclass(repr=False)
@@ -146,8 +114,6 @@ class GopherRepetition(_FilterSet):
     second occurrence on; also read as: every occurrence counts (DCLM).
 
     Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
         language: The language of the texts: in Chinese, Japanese and Thai a dictionary finds the words.
 
     >>> len(GopherRepetition().filters())
@@ -155,13 +121,10 @@ class GopherRepetition(_FilterSet):
     """
 
     language: str = "en"
+    stage_name: ClassVar[str] = "gopher_repetition"
 
     def filters(self) -> list[DocumentFilter]:
-        """The rules, in the order they are applied in."""
         return [*_repeated_pieces(), *_repeated_ngrams(self.language)]
-
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._keep(self.filters(), "gopher_repetition")]
 
 
 @dataclass(repr=False)
@@ -177,8 +140,6 @@ class C4Quality(_FilterSet):
     that other rules leave. An earlier version of the paper has 3 words and 5 sentences, as has datatrove.
 
     Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
         bad_words: The words and phrases that a page must not have. C4 used a public list; none comes with tamis.
         bad_words_file: A text file with more of them, one on each line.
         end_marks: The characters that a line must end with; ``None``: any, as FineWeb has it.
@@ -199,10 +160,10 @@ class C4Quality(_FilterSet):
 
     def page_filters(self) -> list[DocumentFilter]:
         """The rules on whole pages, as they come."""
-        filters: list[DocumentFilter] = [PlaceholderTextFilter(), CurlyBracketFilter()]
+        rules: list[DocumentFilter] = [filters.PlaceholderTextFilter(), filters.CurlyBracketFilter()]
         if self.bad_words or self.bad_words_file is not None:
-            filters.append(BadWordsFilter(self.bad_words, self.bad_words_file, self.language))
-        return filters
+            rules.append(filters.BadWordsFilter(self.bad_words, self.bad_words_file, self.language))
+        return rules
 
     def line_cleaner(self) -> modifiers.C4LineCleaner:
         """The rules on lines."""
@@ -212,7 +173,7 @@ class C4Quality(_FilterSet):
         return [
             self._keep(self.page_filters(), "c4_pages"),
             modifiers.CleanLines(self.line_cleaner(), self.text_field).with_(name="c4_lines"),
-            self._keep([SentenceCountFilter(self.min_sentences)], "c4_sentences"),
+            self._keep([filters.SentenceCountFilter(self.min_sentences)], "c4_sentences"),
         ]
 
 
@@ -229,8 +190,6 @@ class FineWebQuality(_FilterSet):
     :class:`C4Quality` without its rule on end marks: the recipe ``fineweb``.
 
     Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
         max_duplicate_line_characters_ratio: The highest share of characters in repeated lines that is kept, 0 to 1.
         language: The language of the texts: in Chinese, Japanese and Thai a dictionary finds the words.
 
@@ -240,18 +199,15 @@ class FineWebQuality(_FilterSet):
 
     max_duplicate_line_characters_ratio: float = 0.01
     language: str = "en"
+    stage_name: ClassVar[str] = "fineweb_quality"
 
     def filters(self) -> list[DocumentFilter]:
-        """The rules, in the order they are applied in."""
         return [
-            LinePunctuationFilter(0.12),
-            ShortLinesFilter(0.67),
-            DuplicateLineCharactersFilter(self.max_duplicate_line_characters_ratio),
-            NewlinesToWordsFilter(0.3, lang=self.language),
+            filters.LinePunctuationFilter(0.12),
+            filters.ShortLinesFilter(0.67),
+            filters.DuplicateLineCharactersFilter(self.max_duplicate_line_characters_ratio),
+            filters.NewlinesToWordsFilter(0.3, lang=self.language),
         ]
-
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._keep(self.filters(), "fineweb_quality")]
 
 
 @dataclass(repr=False)
@@ -270,8 +226,6 @@ class DclmHeuristics(_FilterSet):
     ``-`` for bullets and counts every occurrence of a repeated line.
 
     Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
         max_removed_words_ratio: The highest share of its words that a document may lose to the rules on lines, 0 to 1.
         language: The language of the texts. The rule on common words is for English only; in Chinese, Japanese and
             Thai a dictionary finds the words.
@@ -289,8 +243,9 @@ class DclmHeuristics(_FilterSet):
 
     def quality_filters(self) -> list[DocumentFilter]:
         """The rules on quality, in the order they are applied in."""
-        others = [f for f in GopherQuality(language=self.language).filters() if not isinstance(f, StopWordsFilter)]
-        return [*others, *([CommonEnglishWordsFilter(2)] if _is_english(self.language) else [])]
+        gopher = GopherQuality(language=self.language).filters()
+        others = [rule for rule in gopher if not isinstance(rule, filters.StopWordsFilter)]
+        return [*others, *([filters.CommonEnglishWordsFilter(2)] if _is_english(self.language) else [])]
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         removed = "removed_words" if self.score_fields else None
@@ -313,38 +268,14 @@ class EnglishHeuristics(_FilterSet):
     filters on whole documents, and more on characters: at most 25 % not alphanumeric, 15 % digits, 20 % in web
     addresses, 25 % white space, 10 % brackets. Order and thresholds are those of NeMo Curator's configuration.
 
-    Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
-
     >>> len(EnglishHeuristics().filters())
     28
     """
 
-    def filters(self) -> list[DocumentFilter]:
-        """The rules, in the order they are applied in."""
-        return [
-            NonAlphaNumericFilter(0.25),
-            SymbolsToWordsFilter(0.1),
-            NumbersFilter(0.15),
-            UrlsFilter(0.2),
-            WhiteSpaceFilter(0.25),
-            ParenthesesFilter(0.1),
-            BoilerPlateStringFilter(max_boilerplate_string_ratio=0.4),
-            *_repeated_pieces(),
-            WordCountFilter(50, 100_000),
-            PunctuationFilter(0.85),
-            WordsWithoutAlphabetsFilter(0.8),
-            CommonEnglishWordsFilter(2),
-            MeanWordLengthFilter(3, 10),
-            LongWordFilter(1000),
-            EllipsisFilter(0.3),
-            *_repeated_ngrams("en"),
-            BulletsFilter(0.9),
-        ]
+    stage_name: ClassVar[str] = "english_heuristics"
 
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._keep(self.filters(), "english_heuristics")]
+    def filters(self) -> list[DocumentFilter]:
+        return _heuristics("en")
 
 
 @dataclass(repr=False)
@@ -355,8 +286,6 @@ class NonEnglishHeuristics(_FilterSet):
     words with letters, common words. The rule on punctuation at the end of lines drops a lot in some languages.
 
     Args:
-        text_field: The column with the text.
-        score_fields: Whether every filter writes its score into a column, named after the filter.
         language: The language of the texts: in Chinese, Japanese and Thai (``"zh"``, ``"ja"``, ``"th"``) a dictionary
             finds the words; ``None``: one whose words stand between spaces.
 
@@ -365,45 +294,55 @@ class NonEnglishHeuristics(_FilterSet):
     """
 
     language: str | None = None
+    stage_name: ClassVar[str] = "non_english_heuristics"
 
     def filters(self) -> list[DocumentFilter]:
-        """The rules, in the order they are applied in."""
-        language = self.language or "und"
-        return [
-            SymbolsToWordsFilter(0.1, lang=language),
-            NumbersFilter(0.15),
-            UrlsFilter(0.2),
-            WhiteSpaceFilter(0.25),
-            ParenthesesFilter(0.1),
-            BoilerPlateStringFilter(max_boilerplate_string_ratio=0.4),
-            *_repeated_pieces(),
-            WordCountFilter(50, 100_000, lang=language),
-            PunctuationFilter(0.85),
-            MeanWordLengthFilter(3, 10, lang=language),
-            LongWordFilter(1000, lang=language),
-            EllipsisFilter(0.3),
-            *_repeated_ngrams(language),
-            BulletsFilter(0.9),
-        ]
+        only_english = (
+            filters.NonAlphaNumericFilter,
+            filters.WordsWithoutAlphabetsFilter,
+            filters.CommonEnglishWordsFilter,
+        )
+        return [rule for rule in _heuristics(self.language or "und") if not isinstance(rule, only_english)]
 
-    def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._keep(self.filters(), "non_english_heuristics")]
+
+def _heuristics(language: str) -> list[DocumentFilter]:
+    """NeMo Curator's cascade for English, with the words of a language."""
+    return [
+        filters.NonAlphaNumericFilter(0.25),
+        filters.SymbolsToWordsFilter(0.1, lang=language),
+        filters.NumbersFilter(0.15),
+        filters.UrlsFilter(0.2),
+        filters.WhiteSpaceFilter(0.25),
+        filters.ParenthesesFilter(0.1),
+        filters.BoilerPlateStringFilter(max_boilerplate_string_ratio=0.4),
+        *_repeated_pieces(),
+        filters.WordCountFilter(50, 100_000, lang=language),
+        filters.PunctuationFilter(0.85),
+        filters.WordsWithoutAlphabetsFilter(0.8, lang=language),
+        filters.CommonEnglishWordsFilter(2),
+        filters.MeanWordLengthFilter(3, 10, lang=language),
+        filters.LongWordFilter(1000, lang=language),
+        filters.EllipsisFilter(0.3),
+        *_repeated_ngrams(language),
+        filters.BulletsFilter(0.9),
+    ]
 
 
 def _repeated_pieces() -> list[DocumentFilter]:
     """Gopher's limits for repeated lines and paragraphs. The parameters say what must at least be left."""
     return [
-        RepeatedLinesFilter(0.7),
-        RepeatedParagraphsFilter(0.7),
-        RepeatedLinesByCharFilter(0.8),
-        RepeatedParagraphsByCharFilter(0.8),
+        filters.RepeatedLinesFilter(0.7),
+        filters.RepeatedParagraphsFilter(0.7),
+        filters.RepeatedLinesByCharFilter(0.8),
+        filters.RepeatedParagraphsByCharFilter(0.8),
     ]
 
 
 def _repeated_ngrams(language: str) -> list[DocumentFilter]:
     """Gopher's limits for repeated sequences of words."""
-    top = [RepeatingTopNGramsFilter(n, ratio, language) for n, ratio in _TOP_NGRAMS.items()]
-    return [*top, *(RepeatingDuplicateNGramsFilter(n, ratio, language) for n, ratio in _DUPLICATE_NGRAMS.items())]
+    top = [filters.RepeatingTopNGramsFilter(n, ratio, language) for n, ratio in _TOP_NGRAMS.items()]
+    repeated = [filters.RepeatingDuplicateNGramsFilter(n, ratio, language) for n, ratio in _DUPLICATE_NGRAMS.items()]
+    return [*top, *repeated]
 
 
 def _is_english(language: str) -> bool:

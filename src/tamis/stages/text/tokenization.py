@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from tamis.errors import DataError
 from tamis.models.tokenizers import Tokenizer, load_tokenizer
-from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.base import NodeInfo, WorkerMetadata
+from tamis.stages.column_values import TextStage
 from tamis.tasks import DocumentBatch
 
 __all__ = ["TokenCount", "Tokenize", "require_eos"]
 
 
 @dataclass(repr=False)
-class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
+class TokenizingStage(TextStage):
     """A stage with a tokenizer.
 
     Args:
@@ -49,14 +49,8 @@ class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "hf_token": None}  # a secret: not for recipes, reports and logs
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field]
-
     def adds_columns(self) -> list[str]:
         return self.outputs()[1]
-
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         if not os.path.exists(self.model_identifier):
@@ -65,11 +59,12 @@ class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self._tokenizer = self._load()
 
-    def _load(self) -> Tokenizer:
+    def _load(self, eos_token: str | None = None) -> Tokenizer:
         return load_tokenizer(
             self.model_identifier,
             cache_dir=self.cache_dir,
             hf_token=self.hf_token,
+            eos_token=eos_token,
             transformers_init_kwargs=self.transformers_init_kwargs,
         )
 
@@ -78,23 +73,14 @@ class TokenizingStage(ProcessingStage[DocumentBatch, DocumentBatch]):
         if not hasattr(self, "_tokenizer"):
             self.setup()
 
-    def _texts(self, task: DocumentBatch) -> pa.ChunkedArray:
-        return text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
-
 
 @dataclass(repr=False)
 class TokenCount(TokenizingStage):
     """Add a column with the number of tokens of each text. A document without text (null) has none.
 
+    The other arguments are those of every :class:`TokenizingStage`.
+
     Args:
-        model_identifier: The tokenizer: a ``tokenizer.json``, a directory it was saved in, or a name on the Hugging
-            Face hub.
-        text_field: The column with the text.
-        add_special_tokens: Whether to count the tokens that the tokenizer puts around a text (``[CLS]``, ``<s>``).
-        tokenization_batch_size: How many texts are encoded at once.
-        cache_dir: Where what is downloaded is kept; the hub's own cache when not given.
-        hf_token: For models of the hub that ask for one. It is written nowhere: not into recipes, not into reports.
-        transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
         count_field: The column that gets the number.
 
     >>> TokenCount("tokenizers/mine/tokenizer.json", count_field="length").outputs()[1]
@@ -110,7 +96,7 @@ class TokenCount(TokenizingStage):
     def process(self, task: DocumentBatch) -> DocumentBatch:
         self._set_up_if_needed()
         counts = self._tokenizer.count_tokens(
-            self._texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
+            self.texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
         )
         self.log_metric("tokens", int(counts.sum()))
         return task.with_column(self.count_field, pa.array(counts))
@@ -120,15 +106,9 @@ class TokenCount(TokenizingStage):
 class Tokenize(TokenizingStage):
     """Add a column with the token ids of each text. A document without text (null) has none.
 
+    The other arguments are those of every :class:`TokenizingStage`.
+
     Args:
-        model_identifier: The tokenizer: a ``tokenizer.json``, a directory it was saved in, or a name on the Hugging
-            Face hub.
-        text_field: The column with the text.
-        add_special_tokens: Whether to add the tokens that the tokenizer puts around a text (``[CLS]``, ``<s>``).
-        tokenization_batch_size: How many texts are encoded at once.
-        cache_dir: Where what is downloaded is kept; the hub's own cache when not given.
-        hf_token: For models of the hub that ask for one. It is written nowhere: not into recipes, not into reports.
-        transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
         tokens_field: The column that gets the ids.
         append_eos: Whether each text ends with the tokenizer's end-of-text token.
         eos_token: That token, where the tokenizer does not name it or another one is wanted.
@@ -152,21 +132,15 @@ class Tokenize(TokenizingStage):
     def process(self, task: DocumentBatch) -> DocumentBatch:
         self._set_up_if_needed()
         tokens = self._tokenizer.encode_column(
-            self._texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
+            self.texts(task), add_special_tokens=self.add_special_tokens, batch_size=self.tokenization_batch_size
         )
         if self._eos is not None:
             tokens = with_last(tokens, self._eos)
         self.log_metric("tokens", len(tokens.values))
         return task.with_column(self.tokens_field, tokens)
 
-    def _load(self) -> Tokenizer:
-        return load_tokenizer(
-            self.model_identifier,
-            cache_dir=self.cache_dir,
-            hf_token=self.hf_token,
-            eos_token=self.eos_token,
-            transformers_init_kwargs=self.transformers_init_kwargs,
-        )
+    def _load(self, eos_token: str | None = None) -> Tokenizer:
+        return super()._load(self.eos_token)
 
 
 def check_tokenizing(owner: str, model_identifier: str, batch_size: int) -> None:

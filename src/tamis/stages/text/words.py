@@ -7,6 +7,7 @@ dictionary has to; those come with ``tamis[segmentation]``.
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import logging
 import re
@@ -41,8 +42,7 @@ def get_word_splitter(language: str) -> Callable[[str], list[str]]:
     ['日本', '語', 'の', '文章', 'です', '。']
     """
     code = language.lower().replace("_", "-").partition("-")[0]
-    makers = {"zh": _chinese_splitter, "ja": _japanese_splitter, "th": _thai_splitter}
-    return makers[code]() if code in makers else str.split
+    return _splitter(code) if code in WITHOUT_SPACES else str.split
 
 
 def get_paragraphs(document: str) -> list[str]:
@@ -72,31 +72,11 @@ def get_ngrams(input_list: list[str], n: int) -> list[tuple[str, ...]]:
     return list(zip(*(input_list[start:] for start in range(n)), strict=False))
 
 
-@functools.cache
-def _chinese_splitter() -> Callable[[str], list[str]]:
-    try:
-        import jieba
-    except ImportError as e:
-        raise MissingExtraError("splitting Chinese text into words", package="jieba", extra=_EXTRA) from e
-    jieba.setLogLevel(logging.WARNING)  # it says how long its dictionary takes to load
-    return _split_chinese
-
-
 def _split_chinese(text: str) -> list[str]:
     import jieba
 
     words: list[str] = jieba.lcut(text)
     return words
-
-
-@functools.cache
-def _japanese_splitter() -> Callable[[str], list[str]]:
-    try:
-        import MeCab  # noqa: F401 - to refuse here rather than at the first text
-    except ImportError as e:
-        raise MissingExtraError("splitting Japanese text into words", package="mecab-python3", extra=_EXTRA) from e
-    _tagger()
-    return _split_japanese
 
 
 _OF_THREAD = threading.local()
@@ -144,18 +124,31 @@ def _pieces(text: str, most_characters: int) -> Iterator[str]:
     yield text[start:]
 
 
-@functools.cache
-def _thai_splitter() -> Callable[[str], list[str]]:
-    try:
-        import pythainlp  # noqa: F401 - to refuse here rather than at the first text
-    except ImportError as e:
-        raise MissingExtraError("splitting Thai text into words", package="pythainlp", extra=_EXTRA) from e
-    return _split_thai
-
-
 def _split_thai(text: str) -> list[str]:
     from pythainlp.tokenize import word_tokenize
 
     # Plain newmm can take forever where very many splits are possible; newmm-safe looks at them in windows.
     words: list[str] = word_tokenize(text, engine="newmm-safe")
     return [word for word in words if word.strip()]
+
+
+_SPLITTERS = {
+    "ja": ("Japanese", "MeCab", "mecab-python3", _split_japanese),
+    "th": ("Thai", "pythainlp", "pythainlp", _split_thai),
+    "zh": ("Chinese", "jieba", "jieba", _split_chinese),
+}
+
+
+@functools.cache
+def _splitter(code: str) -> Callable[[str], list[str]]:
+    """What splits a text; a missing package is reported here rather than at the first text."""
+    language, module, package, split = _SPLITTERS[code]
+    try:
+        imported = importlib.import_module(module)
+    except ImportError as e:
+        raise MissingExtraError(f"splitting {language} text into words", package=package, extra=_EXTRA) from e
+    if code == "ja":
+        _tagger()
+    if code == "zh":
+        imported.setLogLevel(logging.WARNING)  # it says how long its dictionary takes to load
+    return split

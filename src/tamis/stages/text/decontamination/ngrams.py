@@ -37,12 +37,8 @@ _LOWER[ord("A") : ord("Z") + 1] += 32
 
 @dataclass(frozen=True)
 class Words:
-    """The words of some texts, in the form they are compared in.
-
-    Args:
-        values: The words: lower case, without punctuation and symbols, none of them empty.
-        starts, ends: Where each lies in the bytes of the texts.
-        texts: The number of the text of each.
+    """The words of some texts in the form they are compared in (lower case, without punctuation and symbols, not
+    empty), where each lies in the bytes of the texts, and the number of its text.
     """
 
     values: pa.Array
@@ -69,10 +65,7 @@ def normalized_words(block: Utf8) -> Words:
         values = _other_scripts(values, data, offsets)
     present = np.asarray(pc.greater(pc.binary_length(values), 0))
     return Words(
-        values.filter(pa.array(present)),
-        pieces.starts[present],
-        pieces.ends[present],
-        pieces.texts()[present],
+        values.filter(pa.array(present)), pieces.starts[present], pieces.ends[present], pieces.texts()[present]
     )
 
 
@@ -105,12 +98,8 @@ def _hashes(found: Words, n: int, seed: int) -> tuple[Hashes, Positions]:
 
 @dataclass(frozen=True)
 class Hits:
-    """N-grams of texts that are in an index.
-
-    Args:
-        words: The words of the texts.
-        places: The number of the first word of each n-gram found.
-        grams: Its number in the index.
+    """N-grams of texts that are in an index: the words of the texts, the number of the first word of each n-gram found,
+    and its number in the index.
     """
 
     words: Words
@@ -232,6 +221,12 @@ class NgramIndex:
         places = np.repeat(places, counts)
         equal = self._equal(found, places, grams)
         return Hits(found, places[equal], grams[equal])
+
+    def examples_with(self, grams: Positions) -> tuple[Positions, Positions]:
+        """The examples that have each of some n-grams, one n-gram after the other, and how many each has."""
+        counts = np.diff(self.bounds)[grams]
+        first = self.bounds[grams] - (np.cumsum(counts) - counts)
+        return self.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)], counts
 
     def _table(self) -> tuple[NDArray[np.bool_], int]:
         cached: tuple[NDArray[np.bool_], int] | None = self.__dict__.get("_looked_up")

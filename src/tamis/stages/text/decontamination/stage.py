@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tamis.errors import PlanError
 from tamis.kernels.utf8 import Utf8, continues
-from tamis.stages.base import ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.base import WorkerMetadata
+from tamis.stages.column_values import TextStage, read_column
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.io.arguments import check_choice
 from tamis.stages.io.destination import Destination
@@ -32,7 +32,7 @@ ACTIONS = ("drop", "cut")
 
 
 @dataclass(repr=False)
-class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
+class Decontaminate(TextStage):
     """Find documents that share n-grams of words with benchmarks, and leave them out or cut the place out of them.
 
     Words are what white space separates, in lower case, without punctuation and symbols. A match is exact: n-grams are
@@ -106,9 +106,6 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
-
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self._index = load_index(self.benchmarks, self.n)
 
@@ -127,7 +124,7 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
         """The batch without what is contaminated, and what was found."""
         if not hasattr(self, "_index"):
             self.setup()  # as a run does before the first batch
-        column = text_values(read_column(task.data, self.text_field, self.name), self.text_field, self.name)
+        column = self.texts(task)
         matches, spans = self._search(Utf8.from_arrow(column))
         if not len(matches):
             return task, matches
@@ -233,12 +230,8 @@ class Decontaminate(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 @dataclass(frozen=True)
 class Matches:
-    """Documents that match examples, sorted by document and example.
-
-    Args:
-        documents: The row of each document.
-        examples: The number of each example in the index.
-        ngrams: How many different n-grams they have in common.
+    """Documents (by row) that match examples (by their number in the index), sorted by both, and how many different
+    n-grams they have in common.
     """
 
     documents: Positions
@@ -262,9 +255,7 @@ class Matches:
 def match(index: NgramIndex, hits: Hits, min_ratio: float | None) -> tuple[Matches, NDArray[np.bool_]]:
     """Which documents match which examples, and which of the hits count for that."""
     pairs = np.unique(np.stack([hits.texts(), hits.grams], axis=1), axis=0)
-    counts = np.diff(index.bounds)[pairs[:, 1]]
-    first = index.bounds[pairs[:, 1]] - (np.cumsum(counts) - counts)
-    examples = index.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)]
+    examples, counts = index.examples_with(pairs[:, 1])
     owned = np.stack([np.repeat(pairs[:, 0], counts), examples], axis=1)
     both, ngrams = np.unique(owned, axis=0, return_counts=True)
     matches = Matches(both[:, 0], both[:, 1], ngrams)
@@ -279,9 +270,7 @@ def _counting(index: NgramIndex, hits: Hits, matches: Matches) -> NDArray[np.boo
     """Which hits are n-grams of an example that their document matches."""
     width = len(index.benchmark_of)
     wanted = matches.documents * width + matches.examples
-    counts = np.diff(index.bounds)[hits.grams]
-    first = index.bounds[hits.grams] - (np.cumsum(counts) - counts)
-    examples = index.owners[np.arange(int(counts.sum())) + np.repeat(first, counts)]
+    examples, counts = index.examples_with(hits.grams)
     counted: Any = np.isin(np.repeat(hits.texts(), counts) * width + examples, wanted)
     result = np.zeros(len(hits.places), np.bool_)
     np.logical_or.at(result, np.repeat(np.arange(len(hits.places)), counts), counted)

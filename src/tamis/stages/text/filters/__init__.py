@@ -10,150 +10,80 @@ from typing import TYPE_CHECKING
 from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
-    from tamis.stages.text.filters.base import DocumentFilter
-    from tamis.stages.text.filters.fasttext import FastTextLangId, FastTextQualityFilter
-    from tamis.stages.text.filters.fineweb import (
-        DuplicateLineCharactersFilter,
-        LinePunctuationFilter,
-        NewlinesToWordsFilter,
-        ShortLinesFilter,
-    )
-    from tamis.stages.text.filters.heuristic import (
-        BoilerPlateStringFilter,
-        BulletsFilter,
-        CommonEnglishWordsFilter,
-        EllipsisFilter,
-        IncompleteStoryFilter,
-        LongWordFilter,
-        MeanWordLengthFilter,
-        NonAlphaNumericFilter,
-        NumbersFilter,
-        ParenthesesFilter,
-        PornographicUrlsFilter,
-        PunctuationFilter,
-        SubstringFilter,
-        SymbolsToWordsFilter,
-        UrlsFilter,
-        WhiteSpaceFilter,
-        WordCountFilter,
-        WordsWithoutAlphabetsFilter,
-    )
-    from tamis.stages.text.filters.histogram import HistogramFilter
-    from tamis.stages.text.filters.language import LanguageFilter, ScriptFilter
-    from tamis.stages.text.filters.phrases import (
-        BadWordsFilter,
-        CurlyBracketFilter,
-        EllipsesToWordsFilter,
-        HashesToWordsFilter,
-        PlaceholderTextFilter,
-        SentenceCountFilter,
-        StopWordsFilter,
-    )
-    from tamis.stages.text.filters.repetition import (
-        RepeatedLinesByCharFilter,
-        RepeatedLinesFilter,
-        RepeatedParagraphsByCharFilter,
-        RepeatedParagraphsFilter,
-        RepeatingDuplicateNGramsFilter,
-        RepeatingTopNGramsFilter,
-    )
-    from tamis.stages.text.filters.score_filter import Filter, Score, ScoreFilter
-    from tamis.stages.text.filters.token import TokenCountFilter
+    from tamis.stages.text.filters.base import DocumentFilter as DocumentFilter
+    from tamis.stages.text.filters.characters import NonAlphaNumericFilter as NonAlphaNumericFilter
+    from tamis.stages.text.filters.characters import NumbersFilter as NumbersFilter
+    from tamis.stages.text.filters.characters import ParenthesesFilter as ParenthesesFilter
+    from tamis.stages.text.filters.characters import PornographicUrlsFilter as PornographicUrlsFilter
+    from tamis.stages.text.filters.characters import SubstringFilter as SubstringFilter
+    from tamis.stages.text.filters.characters import UrlsFilter as UrlsFilter
+    from tamis.stages.text.filters.characters import WhiteSpaceFilter as WhiteSpaceFilter
+    from tamis.stages.text.filters.fasttext import FastTextLangId as FastTextLangId
+    from tamis.stages.text.filters.fasttext import FastTextQualityFilter as FastTextQualityFilter
+    from tamis.stages.text.filters.fineweb import DuplicateLineCharactersFilter as DuplicateLineCharactersFilter
+    from tamis.stages.text.filters.fineweb import LinePunctuationFilter as LinePunctuationFilter
+    from tamis.stages.text.filters.fineweb import NewlinesToWordsFilter as NewlinesToWordsFilter
+    from tamis.stages.text.filters.fineweb import ShortLinesFilter as ShortLinesFilter
+    from tamis.stages.text.filters.histogram import HistogramFilter as HistogramFilter
+    from tamis.stages.text.filters.language import LanguageFilter as LanguageFilter
+    from tamis.stages.text.filters.language import ScriptFilter as ScriptFilter
+    from tamis.stages.text.filters.lines import BoilerPlateStringFilter as BoilerPlateStringFilter
+    from tamis.stages.text.filters.lines import BulletsFilter as BulletsFilter
+    from tamis.stages.text.filters.lines import EllipsisFilter as EllipsisFilter
+    from tamis.stages.text.filters.lines import IncompleteStoryFilter as IncompleteStoryFilter
+    from tamis.stages.text.filters.lines import PunctuationFilter as PunctuationFilter
+    from tamis.stages.text.filters.phrases import BadWordsFilter as BadWordsFilter
+    from tamis.stages.text.filters.phrases import CurlyBracketFilter as CurlyBracketFilter
+    from tamis.stages.text.filters.phrases import EllipsesToWordsFilter as EllipsesToWordsFilter
+    from tamis.stages.text.filters.phrases import HashesToWordsFilter as HashesToWordsFilter
+    from tamis.stages.text.filters.phrases import PlaceholderTextFilter as PlaceholderTextFilter
+    from tamis.stages.text.filters.phrases import SentenceCountFilter as SentenceCountFilter
+    from tamis.stages.text.filters.phrases import StopWordsFilter as StopWordsFilter
+    from tamis.stages.text.filters.repetition import RepeatedLinesByCharFilter as RepeatedLinesByCharFilter
+    from tamis.stages.text.filters.repetition import RepeatedLinesFilter as RepeatedLinesFilter
+    from tamis.stages.text.filters.repetition import RepeatedParagraphsByCharFilter as RepeatedParagraphsByCharFilter
+    from tamis.stages.text.filters.repetition import RepeatedParagraphsFilter as RepeatedParagraphsFilter
+    from tamis.stages.text.filters.repetition import RepeatingDuplicateNGramsFilter as RepeatingDuplicateNGramsFilter
+    from tamis.stages.text.filters.repetition import RepeatingTopNGramsFilter as RepeatingTopNGramsFilter
+    from tamis.stages.text.filters.score_filter import Filter as Filter
+    from tamis.stages.text.filters.score_filter import Score as Score
+    from tamis.stages.text.filters.score_filter import ScoreFilter as ScoreFilter
+    from tamis.stages.text.filters.token import TokenCountFilter as TokenCountFilter
+    from tamis.stages.text.filters.words import CommonEnglishWordsFilter as CommonEnglishWordsFilter
+    from tamis.stages.text.filters.words import LongWordFilter as LongWordFilter
+    from tamis.stages.text.filters.words import MeanWordLengthFilter as MeanWordLengthFilter
+    from tamis.stages.text.filters.words import SymbolsToWordsFilter as SymbolsToWordsFilter
+    from tamis.stages.text.filters.words import WordCountFilter as WordCountFilter
+    from tamis.stages.text.filters.words import WordsWithoutAlphabetsFilter as WordsWithoutAlphabetsFilter
 
-_HOMES = {
-    "BadWordsFilter": "tamis.stages.text.filters.phrases",
-    "BoilerPlateStringFilter": "tamis.stages.text.filters.heuristic",
-    "BulletsFilter": "tamis.stages.text.filters.heuristic",
-    "CommonEnglishWordsFilter": "tamis.stages.text.filters.heuristic",
-    "CurlyBracketFilter": "tamis.stages.text.filters.phrases",
-    "DocumentFilter": "tamis.stages.text.filters.base",
-    "DuplicateLineCharactersFilter": "tamis.stages.text.filters.fineweb",
-    "EllipsesToWordsFilter": "tamis.stages.text.filters.phrases",
-    "EllipsisFilter": "tamis.stages.text.filters.heuristic",
-    "FastTextLangId": "tamis.stages.text.filters.fasttext",
-    "FastTextQualityFilter": "tamis.stages.text.filters.fasttext",
-    "Filter": "tamis.stages.text.filters.score_filter",
-    "HashesToWordsFilter": "tamis.stages.text.filters.phrases",
-    "HistogramFilter": "tamis.stages.text.filters.histogram",
-    "IncompleteStoryFilter": "tamis.stages.text.filters.heuristic",
-    "LanguageFilter": "tamis.stages.text.filters.language",
-    "LinePunctuationFilter": "tamis.stages.text.filters.fineweb",
-    "LongWordFilter": "tamis.stages.text.filters.heuristic",
-    "MeanWordLengthFilter": "tamis.stages.text.filters.heuristic",
-    "NewlinesToWordsFilter": "tamis.stages.text.filters.fineweb",
-    "NonAlphaNumericFilter": "tamis.stages.text.filters.heuristic",
-    "NumbersFilter": "tamis.stages.text.filters.heuristic",
-    "ParenthesesFilter": "tamis.stages.text.filters.heuristic",
-    "PlaceholderTextFilter": "tamis.stages.text.filters.phrases",
-    "PornographicUrlsFilter": "tamis.stages.text.filters.heuristic",
-    "PunctuationFilter": "tamis.stages.text.filters.heuristic",
-    "RepeatedLinesByCharFilter": "tamis.stages.text.filters.repetition",
-    "RepeatedLinesFilter": "tamis.stages.text.filters.repetition",
-    "RepeatedParagraphsByCharFilter": "tamis.stages.text.filters.repetition",
-    "RepeatedParagraphsFilter": "tamis.stages.text.filters.repetition",
-    "RepeatingDuplicateNGramsFilter": "tamis.stages.text.filters.repetition",
-    "RepeatingTopNGramsFilter": "tamis.stages.text.filters.repetition",
-    "Score": "tamis.stages.text.filters.score_filter",
-    "ScoreFilter": "tamis.stages.text.filters.score_filter",
-    "ScriptFilter": "tamis.stages.text.filters.language",
-    "SentenceCountFilter": "tamis.stages.text.filters.phrases",
-    "ShortLinesFilter": "tamis.stages.text.filters.fineweb",
-    "StopWordsFilter": "tamis.stages.text.filters.phrases",
-    "SubstringFilter": "tamis.stages.text.filters.heuristic",
-    "SymbolsToWordsFilter": "tamis.stages.text.filters.heuristic",
-    "TokenCountFilter": "tamis.stages.text.filters.token",
-    "UrlsFilter": "tamis.stages.text.filters.heuristic",
-    "WhiteSpaceFilter": "tamis.stages.text.filters.heuristic",
-    "WordCountFilter": "tamis.stages.text.filters.heuristic",
-    "WordsWithoutAlphabetsFilter": "tamis.stages.text.filters.heuristic",
+_MODULES = {
+    "base": "DocumentFilter",
+    "characters": (
+        "NonAlphaNumericFilter NumbersFilter ParenthesesFilter PornographicUrlsFilter SubstringFilter UrlsFilter "
+        "WhiteSpaceFilter"
+    ),
+    "fasttext": "FastTextLangId FastTextQualityFilter",
+    "fineweb": "DuplicateLineCharactersFilter LinePunctuationFilter NewlinesToWordsFilter ShortLinesFilter",
+    "histogram": "HistogramFilter",
+    "language": "LanguageFilter ScriptFilter",
+    "lines": "BoilerPlateStringFilter BulletsFilter EllipsisFilter IncompleteStoryFilter PunctuationFilter",
+    "phrases": (
+        "BadWordsFilter CurlyBracketFilter EllipsesToWordsFilter HashesToWordsFilter PlaceholderTextFilter "
+        "SentenceCountFilter StopWordsFilter"
+    ),
+    "repetition": (
+        "RepeatedLinesByCharFilter RepeatedLinesFilter RepeatedParagraphsByCharFilter RepeatedParagraphsFilter "
+        "RepeatingDuplicateNGramsFilter RepeatingTopNGramsFilter"
+    ),
+    "score_filter": "Filter Score ScoreFilter",
+    "token": "TokenCountFilter",
+    "words": (
+        "CommonEnglishWordsFilter LongWordFilter MeanWordLengthFilter SymbolsToWordsFilter WordCountFilter "
+        "WordsWithoutAlphabetsFilter"
+    ),
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "BadWordsFilter",
-    "BoilerPlateStringFilter",
-    "BulletsFilter",
-    "CommonEnglishWordsFilter",
-    "CurlyBracketFilter",
-    "DocumentFilter",
-    "DuplicateLineCharactersFilter",
-    "EllipsesToWordsFilter",
-    "EllipsisFilter",
-    "FastTextLangId",
-    "FastTextQualityFilter",
-    "Filter",
-    "HashesToWordsFilter",
-    "HistogramFilter",
-    "IncompleteStoryFilter",
-    "LanguageFilter",
-    "LinePunctuationFilter",
-    "LongWordFilter",
-    "MeanWordLengthFilter",
-    "NewlinesToWordsFilter",
-    "NonAlphaNumericFilter",
-    "NumbersFilter",
-    "ParenthesesFilter",
-    "PlaceholderTextFilter",
-    "PornographicUrlsFilter",
-    "PunctuationFilter",
-    "RepeatedLinesByCharFilter",
-    "RepeatedLinesFilter",
-    "RepeatedParagraphsByCharFilter",
-    "RepeatedParagraphsFilter",
-    "RepeatingDuplicateNGramsFilter",
-    "RepeatingTopNGramsFilter",
-    "Score",
-    "ScoreFilter",
-    "ScriptFilter",
-    "SentenceCountFilter",
-    "ShortLinesFilter",
-    "StopWordsFilter",
-    "SubstringFilter",
-    "SymbolsToWordsFilter",
-    "TokenCountFilter",
-    "UrlsFilter",
-    "WhiteSpaceFilter",
-    "WordCountFilter",
-    "WordsWithoutAlphabetsFilter",
-]
+__all__ = sorted(_HOMES)
 
 __getattr__, __dir__ = load_when_used(__name__, _HOMES)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 from tamis.arrays import numpy_array
 from tamis.stages.text.forms import TextOperation
 
-__all__ = ["NOT_NEGATIVE", "SHARE", "DocumentFilter", "ScoreValue", "ThresholdFilter"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["NOT_NEGATIVE", "SHARE", "DocumentFilter", "ScoreValue", "ThresholdFilter", "text_series"]
 
 SHARE = (0.0, 1.0)
 """The range of a score that is a share of something."""
@@ -92,6 +96,9 @@ class DocumentFilter(TextOperation):
 class ThresholdFilter(DocumentFilter):
     """A filter that keeps the scores between two bounds, which it includes.
 
+    The bounds are its parameters whose names begin with ``min_`` and ``max_``, the first of each, unless it has
+    a method :meth:`bounds` of its own.
+
     Attributes:
         score_range: The lowest and the highest score there can be. Bounds outside are refused.
 
@@ -109,7 +116,11 @@ class ThresholdFilter(DocumentFilter):
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The lowest and the highest score that are kept; ``None`` where there is no bound."""
-        raise NotImplementedError(f"{type(self).__name__} has no bounds()")
+        names = [_parameter(type(self), prefix) for prefix in ("min_", "max_")]  # type: ignore[arg-type]  # hashable
+        if names == [None, None]:
+            raise NotImplementedError(f"{type(self).__name__} has no bounds()")
+        low, high = (None if name is None else getattr(self, name) for name in names)
+        return low, high
 
     def check_parameters(self) -> None:
         low, high = self.bounds()
@@ -141,3 +152,17 @@ class ThresholdFilter(DocumentFilter):
         if low is not None and high is not None:
             return f"{self.name} outside {low}..{high}"
         return f"{self.name} > {high}" if low is None else f"{self.name} < {low}"
+
+
+@functools.cache
+def _parameter(cls: type, prefix: str) -> str | None:
+    """The first parameter of a class whose name begins so."""
+    names = (field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+    return next((name for name in names if name.startswith(prefix)), None)
+
+
+def text_series(column: pa.ChunkedArray) -> pl.Series:
+    """The texts of a column. A null is an empty text."""
+    import polars as pl
+
+    return pl.Series(pl.from_arrow(column)).fill_null("")

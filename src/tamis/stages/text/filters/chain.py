@@ -99,19 +99,19 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One filter or function of a chain.
-
-    Args:
-        operation: What is applied.
-        reads: The column it is applied to.
-        writes: The column the score is written to, if it is wanted.
-        invert: Whether to keep what would be dropped, and drop the rest.
+    """One filter or function of a chain: the column it is applied to, the column for the score, if it is wanted, and
+    whether to keep what would be dropped, and drop the rest.
     """
 
     operation: FilterOrFunction
     reads: str
     writes: str | None = None
     invert: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [self.reads]
 
     @property
     def releases_gil(self) -> bool:
@@ -140,7 +140,7 @@ class Step:
 
     def _criterion(self, decides: bool) -> Criterion | None:
         operation = self.operation
-        if not isinstance(operation, MeasuredFilter) or not operation.scores_columns:
+        if not isinstance(operation, MeasuredFilter) or not operation.scores_columns or operation.ratio() is None:
             return None
         return Criterion(operation, decides, self.invert) if operation.decides_by_bounds or not decides else None
 
@@ -227,12 +227,7 @@ class KeepStep(Step):
 
 
 def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
-    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours.
-
-    Args:
-        rows: The rows to work on.
-        steps: What to do, each with the position of the stage that it belongs to.
-    """
+    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours."""
     criteria = [step.criterion for _, step in steps]
     measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
     for place, (member, step) in enumerate(steps):

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.arrays import numpy_array
 from tamis.kernels import measures
-from tamis.stages.text.filters.base import SHARE, DocumentFilter
+from tamis.stages.text.filters.base import SHARE, ThresholdFilter, text_series
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 
 __all__ = [
@@ -50,15 +49,10 @@ class NonAlphaNumericFilter(MeasuredFilter):
     max_non_alpha_numeric_to_text_ratio: float = 0.25
     name = "alpha_numeric"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_non_alpha_numeric_to_text_ratio
+    measured = Ratio(measures.NOT_PLAIN, measures.CHARACTERS, empty=1.0)
 
     def score_document(self, text: str) -> float:
         return sum(c not in _PLAIN for c in text) / len(text) if text else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.NOT_PLAIN, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
@@ -79,9 +73,6 @@ class NumbersFilter(MeasuredFilter):
     any_script: bool = False
     name = "numbers_ratio"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_number_to_text_ratio
 
     def score_document(self, text: str) -> float:
         digits = sum(map(str.isdecimal, text)) if self.any_script else sum(c in _DIGITS for c in text)
@@ -108,15 +99,10 @@ class WhiteSpaceFilter(MeasuredFilter):
     max_white_space_ratio: float = 0.25
     name = "white_space"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_white_space_ratio
+    measured = Ratio(measures.WHITE_SPACE, measures.CHARACTERS, empty=1.0)
 
     def score_document(self, text: str) -> float:
         return sum(c in _WHITE_SPACE for c in text) / len(text) if text else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.WHITE_SPACE, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
@@ -135,15 +121,10 @@ class ParenthesesFilter(MeasuredFilter):
     max_parentheses_ratio: float = 0.1
     name = "parentheses_ratio"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_parentheses_ratio
+    measured = Ratio(measures.PARENTHESES, measures.CHARACTERS, empty=1.0)
 
     def score_document(self, text: str) -> float:
         return sum(c in _PARENTHESES for c in text) / len(text) if text else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.PARENTHESES, measures.CHARACTERS, empty=1.0)
 
 
 @dataclass
@@ -165,9 +146,6 @@ class UrlsFilter(MeasuredFilter):
     url_regex: re.Pattern[str] | str | None = None
     name = "urls_ratio"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_url_to_text_ratio
 
     def score_document(self, text: str) -> float:
         return sum(map(len, _urls(text, self.url_regex))) / len(text) if text else 1.0
@@ -206,7 +184,7 @@ class PornographicUrlsFilter(MeasuredFilter):
 
 
 @dataclass
-class SubstringFilter(DocumentFilter):
+class SubstringFilter(ThresholdFilter):
     """Keep text that contains a given text in a given place.
 
     Score: 1 where it does, else 0.
@@ -227,6 +205,9 @@ class SubstringFilter(DocumentFilter):
         if self.position not in ("prefix", "suffix", "any"):
             raise ValueError(f"SubstringFilter(position={self.position!r}): must be 'prefix', 'suffix' or 'any'")
 
+    def bounds(self) -> tuple[float | None, float | None]:
+        return 1, None
+
     def reason(self) -> str:
         place = {"prefix": "at the beginning", "suffix": "at the end", "any": "anywhere"}[self.position]
         return f"no {self.substring!r} {place}"
@@ -236,24 +217,15 @@ class SubstringFilter(DocumentFilter):
             return int(self.substring in text)
         return int(text.startswith(self.substring) if self.position == "prefix" else text.endswith(self.substring))
 
-    def keep_document(self, score: int) -> bool:
-        return score == 1
-
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        texts = pl.Series(pl.from_arrow(column)).fill_null("").str
+        texts = text_series(column).str
         if self.position == "any":
             found = texts.contains(self.substring, literal=True)
         elif self.position == "prefix":
             found = texts.starts_with(self.substring)
         else:
             found = texts.ends_with(self.substring)
-        return found.cast(pl.Int64).to_numpy()
-
-    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = numpy_array(scores) == 1
-        return kept
+        return found.to_numpy().astype(np.int64)
 
 
 def _urls(text: str, url_regex: re.Pattern[str] | str | None) -> list[str]:

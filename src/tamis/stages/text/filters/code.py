@@ -7,12 +7,14 @@ and scores of NeMo Curator. No text makes a filter raise; an empty one has no co
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +22,13 @@ from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError, did_you_mean
 from tamis.kernels import measures
-from tamis.stages.text.filters.base import NOT_NEGATIVE, SHARE, DocumentFilter, ThresholdFilter
+from tamis.kernels.utf8 import CharacterSet, character_counts, measure
+from tamis.stages.text.filters.base import NOT_NEGATIVE, SHARE, ThresholdFilter, text_series
 from tamis.stages.text.filters.code_extensions import rules_for
-from tamis.stages.text.filters.code_points import alphabetic, count_characters, letters, only
 from tamis.stages.text.filters.comments import LANGUAGES, UnreadableSource, comments_of, python_comments
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.filters.words import letters
 from tamis.stages.text.forms import well_formed
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "AlphaFilter",
@@ -65,9 +65,6 @@ class PythonCommentToCodeFilter(ThresholdFilter):
     max_comment_to_code_ratio: float = 0.85
     name = "python_comment_ratio"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_comment_to_code_ratio, self.max_comment_to_code_ratio
 
     def score_document(self, text: str) -> float:
         try:
@@ -107,9 +104,6 @@ class GeneralCommentToCodeFilter(ThresholdFilter):
                 f"{', '.join(LANGUAGES)}.{did_you_mean(self.language, LANGUAGES)}"
             )
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_comment_to_code_ratio, self.max_comment_to_code_ratio
-
     def score_document(self, text: str) -> float:
         try:
             comments = " ".join(comments_of(text, self.language))
@@ -135,15 +129,10 @@ class NumberOfLinesOfCodeFilter(MeasuredFilter):
     min_lines: int = 10
     max_lines: int = 20000
     name = "num_lines"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_lines, self.max_lines
+    measured = Ratio(measures.ALL_LINES)
 
     def score_document(self, text: str) -> int:
         return text.count("\n") + 1
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.ALL_LINES)
 
 
 @dataclass
@@ -175,9 +164,6 @@ class TokenizerFertilityFilter(ThresholdFilter):
             )
         self._tokenizer: Any = None
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_char_to_token_ratio, None
-
     def load_tokenizer(self) -> None:
         """Load the model, once in each worker."""
         try:
@@ -194,7 +180,7 @@ class TokenizerFertilityFilter(ThresholdFilter):
 
 
 @dataclass
-class XMLHeaderFilter(DocumentFilter):
+class XMLHeaderFilter(ThresholdFilter):
     """Drop XML that goes by the name of something else.
 
     Score: 1 if ``<?xml version=`` is near the beginning, else 0.
@@ -215,24 +201,18 @@ class XMLHeaderFilter(DocumentFilter):
                 f"XMLHeaderFilter(char_prefix_search_length={self.char_prefix_search_length}): must not be negative"
             )
 
+    def bounds(self) -> tuple[float | None, float | None]:
+        return None, 0
+
     def reason(self) -> str:
         return "begins with an XML header"
 
     def score_document(self, text: str) -> int:
         return int(_XML_HEADER in text[: self.char_prefix_search_length])
 
-    def keep_document(self, score: int) -> bool:
-        return score != 1
-
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        beginnings = _texts(column).str.slice(0, self.char_prefix_search_length)
-        return beginnings.str.contains(_XML_HEADER, literal=True).cast(pl.Int64).to_numpy()
-
-    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = np.asarray(scores) != 1
-        return kept
+        beginnings = text_series(column).str.slice(0, self.char_prefix_search_length)
+        return beginnings.str.contains(_XML_HEADER, literal=True).to_numpy().astype(np.int64)
 
 
 @dataclass
@@ -251,16 +231,10 @@ class AlphaFilter(MeasuredFilter):
     min_alpha_ratio: float = 0.25
     name = "alpha_filter"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_alpha_ratio, None
+    measured = Ratio(measures.LETTERS, measures.CHARACTERS, empty=0.0)
 
     def score_document(self, text: str) -> float:
-        is_alphabetic = alphabetic()
-        return sum(bool(is_alphabetic[ord(c)]) for c in text) / len(text) if text else 0.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.LETTERS, measures.CHARACTERS, empty=0.0)
+        return len(letters().findall(text)) / len(text) if text else 0.0
 
 
 @dataclass
@@ -289,9 +263,6 @@ class HTMLBoilerplateFilter(ThresholdFilter):
         if importlib.util.find_spec("bs4") is None:
             raise MissingExtraError("HTMLBoilerplateFilter", package="beautifulsoup4", extra="code")
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_lang_content_ratio, None
-
     def check_parameters(self) -> None:
         super().check_parameters()
         self._require("min_lang_content_num_chars", NOT_NEGATIVE)
@@ -302,7 +273,7 @@ class HTMLBoilerplateFilter(ThresholdFilter):
 
 
 @dataclass
-class PerExtensionFilter(DocumentFilter):
+class PerExtensionFilter(ThresholdFilter):
     """Drop files by rules that depend on their language and file name ending.
 
     Score: 1 if the rule for the language and ending includes such files and the longest line, the mean length of lines,
@@ -332,6 +303,9 @@ class PerExtensionFilter(DocumentFilter):
         rules = rules_for(self.lang, self.metadata_file)
         self._rule = rules.get(self.extension or "")
 
+    def bounds(self) -> tuple[float | None, float | None]:
+        return 1, None
+
     def reason(self) -> str:
         ending = f"ending in .{self.extension}" if self.extension else "without an ending"
         what = f"{self.lang} files {ending}"
@@ -352,16 +326,13 @@ class PerExtensionFilter(DocumentFilter):
         too_few = rule.min_alphabetic is not None and sum(map(str.isalpha, text)) < rule.min_alphabetic * len(text)
         return int(not (too_long or too_odd or too_few))
 
-    def keep_document(self, score: int | None) -> bool:
-        return score is not None and score != 0
-
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         import polars as pl
 
-        rule, texts = self._rule, _texts(column)
+        rule, texts = self._rule, text_series(column)
         if rule is None or not rule.include:
             return np.zeros(len(texts), np.int64)
-        lengths = _lengths(texts)
+        lengths = measure(column, character_counts)
         kept = np.ones(len(texts), np.bool_)
         if rule.max_line_chars is not None:
             lines = texts.str.split("\n")
@@ -369,33 +340,18 @@ class PerExtensionFilter(DocumentFilter):
             mean = (lengths + 1) / lines.list.len().to_numpy() - 1
             kept &= (longest <= rule.max_line_chars) & (mean <= rule.max_mean_line_chars)
         if rule.min_alphanumeric is not None:
-            kept &= _shares(count_characters(column, only(_PLAIN)), lengths) >= rule.min_alphanumeric
+            plain = measure(column, CharacterSet(_PLAIN).counts)
+            shares = np.divide(plain, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+            kept &= shares >= rule.min_alphanumeric
         if rule.min_alphabetic is not None:
-            kept &= count_characters(column, letters()) >= rule.min_alphabetic * lengths
+            kept &= measure(column, _all_letters().counts) >= rule.min_alphabetic * lengths
         return kept.astype(np.int64)
 
-    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = np.asarray(scores) != 0
-        return kept
 
-
-def _texts(column: pa.ChunkedArray) -> pl.Series:
-    import polars as pl
-
-    return pl.Series("text", pl.from_arrow(column)).fill_null("")
-
-
-def _lengths(texts: pl.Series) -> NDArray[np.int64]:
-    import polars as pl
-
-    return texts.str.len_chars().cast(pl.Int64).to_numpy()
-
-
-def _shares(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
-    """``part / whole`` for each text, and 0 where the whole is nothing."""
-    shares = np.zeros(len(whole), np.float64)
-    np.divide(part, whole, out=shares, where=whole > 0)
-    return shares
+@functools.cache
+def _all_letters() -> CharacterSet:
+    """The characters for which ``str.isalpha()`` holds."""
+    return CharacterSet(filter(str.isalpha, map(chr, range(sys.maxunicode + 1))))
 
 
 def _docstrings(source: str) -> Iterator[str]:

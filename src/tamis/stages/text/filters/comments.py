@@ -33,11 +33,7 @@ class UnreadableSource(ValueError):
 
 
 def comments_of(source: str, language: str) -> list[str]:
-    """The texts of the comments, without the marks that begin and end them.
-
-    Args:
-        source: The program.
-        language: Its MIME type, one of :data:`LANGUAGES`.
+    """The texts of the comments of a program, without the marks that begin and end them.
 
     >>> comments_of('x = "// no"; // yes\\n/* and\\nyes */', "text/x-c")
     [' yes', ' and\\nyes ']

@@ -18,6 +18,7 @@ from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.utf8 import WHITE_SPACE
 from tamis.models.fasttext import check_model_file, load_fasttext
 from tamis.models.language import matches_language
+from tamis.stages.mixing.row_keys import as_shares, scrambled
 from tamis.stages.text.filters.base import SHARE, DocumentFilter
 from tamis.stages.text.forms import well_formed
 
@@ -173,9 +174,4 @@ class FastTextQualityFilter(_FastTextFilter):
 
 def _uniform(bits: NDArray[np.uint64], seed: int) -> NDArray[np.float64]:
     """Numbers from 0 to 1, 1 excluded, that follow from the bits and the seed (SplitMix64, Steele et al., 2014)."""
-    golden = 0x9E3779B97F4A7C15
-    mixed = bits + np.uint64((seed + 1) * golden % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return as_shares(scrambled(bits + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)))

@@ -39,16 +39,11 @@ class LinePunctuationFilter(MeasuredFilter):
     min_line_punctuation_ratio: float = 0.12
     name = "line_punctuation"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_line_punctuation_ratio, None
+    measured = Ratio(measures.ENDED_LINES, measures.LINES)
 
     def score_document(self, text: str) -> float:
         found = get_sentences(text)
         return sum(line.rstrip()[-1] in _ENDS for line in found) / len(found) if found else 0.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.ENDED_LINES, measures.LINES)
 
 
 @dataclass
@@ -71,9 +66,6 @@ class ShortLinesFilter(MeasuredFilter):
     short_line_length: int = measures.SHORT_LINE_CHARACTERS
     name = "short_lines"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_short_lines_ratio
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -106,18 +98,13 @@ class DuplicateLineCharactersFilter(MeasuredFilter):
     max_duplicate_line_characters_ratio: float = 0.01
     name = "duplicate_line_characters"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_duplicate_line_characters_ratio
+    measured = Ratio(measures.REPEATED_LINE_CHARACTERS, measures.NOT_NEWLINES)
 
     def score_document(self, text: str) -> float:
         found = get_sentences(text)
         characters = len(text) - text.count("\n")
         repeated = sum(map(len, found)) - sum(map(len, set(found)))
         return repeated / characters if characters else 0.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.REPEATED_LINE_CHARACTERS, measures.NOT_NEWLINES)
 
 
 @dataclass
@@ -138,13 +125,8 @@ class NewlinesToWordsFilter(WordFilter):
     max_newlines_to_words_ratio: float = 0.3
     lang: str = "en"
     name = "newlines_to_words"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_newlines_to_words_ratio
+    measured = Ratio(measures.NEWLINES, measures.WORDS, empty=1.0)
 
     def score_document(self, text: str) -> float:
         count = len(self.words(text))
         return text.count("\n") / count if count else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.NEWLINES, measures.WORDS, empty=1.0) if self.splits_at_spaces else None

@@ -8,17 +8,15 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.arrays import numpy_array
 from tamis.errors import DataError, did_you_mean
 from tamis.kernels.utf8 import WHITE_SPACE, CharacterSet, character_counts, measure
-from tamis.stages.text.filters.base import SHARE, DocumentFilter
+from tamis.stages.text.filters.base import SHARE, ThresholdFilter
 
 __all__ = ["HistogramFilter"]
 
@@ -29,7 +27,7 @@ _TIMEOUT_S = 60
 
 
 @dataclass
-class HistogramFilter(DocumentFilter):
+class HistogramFilter(ThresholdFilter):
     """Drop text with too many characters that are unusual in its language: a cheap check of the language.
 
     Score: 1 if the characters of the stripped text that are in the histogram of the language are more than the
@@ -77,8 +75,8 @@ class HistogramFilter(DocumentFilter):
         usual = sum(character in self._characters for character in text.strip())
         return int(bool(text) and usual / len(text) > self.threshold)
 
-    def keep_document(self, score: Any) -> bool:
-        return bool(score == 1)
+    def bounds(self) -> tuple[float | None, float | None]:
+        return 1, None
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         usual = measure(pc.utf8_trim(column, characters=WHITE_SPACE), self._usual.counts)
@@ -86,10 +84,6 @@ class HistogramFilter(DocumentFilter):
         shares: NDArray[np.float64] = np.full(len(usual), -np.inf)
         np.divide(usual, lengths, out=shares, where=lengths > 0)
         return (shares > self.threshold).astype(np.int64)
-
-    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = numpy_array(scores) == 1
-        return kept
 
     def reason(self) -> str:
         return f"{self.name}: usual characters of {self.lang} <= {self.threshold}"

@@ -123,9 +123,6 @@ class ScriptFilter(ThresholdFilter):
                 hint = f" Did you mean {meant!r}?" if meant else did_you_mean(script, [*SCRIPT_NAMES, *WRITING_SYSTEMS])
                 raise ValueError(f"ScriptFilter: there is no script {script!r}.{hint} Scripts have ISO 15924 codes.")
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_share, None
-
     def score_document(self, text: str) -> float:
         wanted = {code for given in self.scripts for code in WRITING_SYSTEMS.get(given, (given,))}
         scripts = [script for script in map(script_of, text) if script in SCRIPT_NAMES]

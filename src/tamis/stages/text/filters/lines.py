@@ -9,25 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.arrays import numpy_array
 from tamis.kernels import measures
 from tamis.kernels.heuristics import BULLETS, ELLIPSES, LOREM_IPSUM, POLICIES
 from tamis.kernels.utf8 import WHITE_SPACE
-from tamis.stages.text.filters.base import SHARE, DocumentFilter
+from tamis.stages.text.filters.base import SHARE, ThresholdFilter, text_series
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
 from tamis.stages.text.words import get_sentences
 
-__all__ = [
-    "BoilerPlateStringFilter",
-    "BulletsFilter",
-    "EllipsisFilter",
-    "IncompleteStoryFilter",
-    "PunctuationFilter",
-]
+__all__ = ["BoilerPlateStringFilter", "BulletsFilter", "EllipsisFilter", "IncompleteStoryFilter", "PunctuationFilter"]
 
 _END_MARKS = (".", "?", "!", '"', "'")
 
@@ -49,16 +41,11 @@ class BulletsFilter(MeasuredFilter):
     max_bullet_lines_ratio: float = 0.9
     name = "bullet_ratio"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_bullet_lines_ratio
+    measured = Ratio(measures.BULLET_LINES, measures.LINES, empty=1.0)
 
     def score_document(self, text: str) -> float:
         found = get_sentences(text)
         return sum(s.strip().startswith(tuple(BULLETS)) for s in found) / len(found) if found else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.BULLET_LINES, measures.LINES, empty=1.0)
 
 
 @dataclass
@@ -78,16 +65,11 @@ class PunctuationFilter(MeasuredFilter):
     max_num_sentences_without_endmark_ratio: float = 0.85
     name = "punctuation"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_num_sentences_without_endmark_ratio
+    measured = Ratio(measures.UNMARKED_LINES, measures.LINES, empty=1.0)
 
     def score_document(self, text: str) -> float:
         found = get_sentences(text)
         return sum(not s.strip().endswith(_END_MARKS) for s in found) / len(found) if found else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.UNMARKED_LINES, measures.LINES, empty=1.0)
 
 
 @dataclass
@@ -107,16 +89,11 @@ class EllipsisFilter(MeasuredFilter):
     max_num_lines_ending_with_ellipsis_ratio: float = 0.3
     name = "ellipsis"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_num_lines_ending_with_ellipsis_ratio
+    measured = Ratio(measures.ELLIPSIS_LINES, measures.LINES, empty=1.0)
 
     def score_document(self, text: str) -> float:
         found = get_sentences(text)
         return sum(s.strip().lower().endswith(ELLIPSES) for s in found) / len(found) if found else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.ELLIPSIS_LINES, measures.LINES, empty=1.0)
 
 
 @dataclass
@@ -138,9 +115,7 @@ class BoilerPlateStringFilter(MeasuredFilter):
     max_boilerplate_string_ratio: float = 0.4
     name = "boilerplate_string_ratio"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_boilerplate_string_ratio
+    measured = Ratio(measures.POLICY_PARAGRAPHS, measures.PARAGRAPHS)
 
     def score_document(self, text: str) -> float:
         found = [paragraph.lower() for paragraph in text.split("\n\n")]
@@ -148,12 +123,9 @@ class BoilerPlateStringFilter(MeasuredFilter):
             return 1.0
         return sum(any(policy in paragraph for policy in POLICIES) for paragraph in found) / len(found)
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.POLICY_PARAGRAPHS, measures.PARAGRAPHS)
-
 
 @dataclass
-class IncompleteStoryFilter(DocumentFilter):
+class IncompleteStoryFilter(ThresholdFilter):
     """Keep text that ends like a finished story: with the end of a sentence or a closing quotation mark.
 
     Score: whether the last character that is not white space is one of the endings; ``False`` for an empty text.
@@ -169,20 +141,15 @@ class IncompleteStoryFilter(DocumentFilter):
     endings: str = ".!?…。！？؟۔।\"'”’»›」』"  # noqa: RUF001 - the marks of several scripts are meant
     name = "incomplete_story"
 
+    def bounds(self) -> tuple[float | None, float | None]:
+        return 1, None
+
     def reason(self) -> str:
         return "does not end like a finished story"
 
     def score_document(self, text: str) -> bool:
         return text.rstrip().endswith(tuple(self.endings))
 
-    def keep_document(self, score: bool) -> bool:
-        return bool(score)
-
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        ends = pl.Series(pl.from_arrow(column)).fill_null("").str.strip_chars_end(WHITE_SPACE).str.tail(1)
+        ends = text_series(column).str.strip_chars_end(WHITE_SPACE).str.tail(1)
         return ends.is_in(list(self.endings)).to_numpy()
-
-    def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
-        return np.asarray(numpy_array(scores), np.bool_)

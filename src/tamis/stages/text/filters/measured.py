@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels.heuristics import Check, run_checks
 from tamis.kernels.utf8 import Utf8
-from tamis.stages.text.filters.base import NOT_NEGATIVE, DocumentFilter, ThresholdFilter
+from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
 
 __all__ = ["Criterion", "Measured", "MeasuredFilter", "Ratio", "measure"]
 
@@ -43,17 +43,22 @@ class MeasuredFilter(ThresholdFilter):
     """A filter whose score is a :class:`Ratio`. Such filters are run together, in one pass over the texts.
 
     ``score_document`` is the definition. It also serves as long as the kernel is not compiled.
+
+    Attributes:
+        measured: How the score is made, where that does not depend on parameters; else there is a :meth:`ratio`.
     """
 
     score_range = NOT_NEGATIVE
+    measured: ClassVar[Ratio | None] = None
 
     def ratio(self) -> Ratio | None:
         """How the score is made; ``None`` where the kernel cannot do what the parameters ask for."""
-        raise NotImplementedError(f"{type(self).__name__} has no ratio()")
+        return self.measured
 
     @property
     def scores_columns(self) -> bool:
-        return self._has_column_form("score_document", "ratio", DocumentFilter) and self.ratio() is not None
+        ways = ("ratio", "measured")
+        return any(self._has_column_form("score_document", way, MeasuredFilter) for way in ways) and bool(self.ratio())
 
     @property
     def decides_by_bounds(self) -> bool:
@@ -67,12 +72,8 @@ class MeasuredFilter(ThresholdFilter):
 
 @dataclass(frozen=True, eq=False)
 class Criterion:
-    """A filter to apply to texts.
-
-    Args:
-        filter: The filter.
-        decides: Whether a text may fail; else it is only scored.
-        invert: Whether to keep what the filter would drop, and drop the rest.
+    """A filter to apply to texts. Unless it ``decides``, a text is only scored; ``invert`` keeps what the filter would
+    drop, and drops the rest.
     """
 
     filter: MeasuredFilter
@@ -129,13 +130,7 @@ class Measured:
 
 
 def measure(column: pa.ChunkedArray, criteria: Sequence[Criterion], rows: NDArray[np.int64] | None = None) -> Measured:
-    """Apply criteria to texts, each to those texts that passed all earlier ones.
-
-    Args:
-        column: The texts.
-        criteria: The criteria.
-        rows: Which of the texts, ascending; all when not given.
-    """
+    """Apply criteria to texts, or to some of them (ascending rows), each to those that passed all earlier ones."""
     rows = np.arange(len(column)) if rows is None else rows
     scores, failed = np.zeros((len(criteria), len(rows))), np.empty(len(rows), np.int64)
     checks = [criterion.check for criterion in criteria]

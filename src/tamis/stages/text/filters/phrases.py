@@ -7,21 +7,19 @@ import operator
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tamis.kernels import measures
 from tamis.kernels.heuristics import COMMON_WORDS, LOREM_IPSUM
 from tamis.kernels.utf8 import WHITE_SPACE
-from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
-from tamis.stages.text.filters.words import WordCountFilter
-from tamis.stages.text.words import WITHOUT_SPACES, get_word_splitter
-
-if TYPE_CHECKING:
-    import polars as pl
+from tamis.stages.text.filters.base import NOT_NEGATIVE, DocumentFilter, ThresholdFilter, text_series
+from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
+from tamis.stages.text.filters.words import WordFilter
+from tamis.stages.text.words import WITHOUT_SPACES
 
 __all__ = [
     "BadWordsFilter",
@@ -33,9 +31,9 @@ __all__ = [
     "StopWordsFilter",
 ]
 
-# These patterns mean the same to Python, Arrow and Polars, which know different kinds of white space.
-_SPACES = "".join(WHITE_SPACE)
-_BLANKS = _SPACES.replace("\n", "")
+# These patterns mean the same to Python and to Polars, which knows fewer kinds of white space.
+_SPACES = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE)
+_BLANKS = "".join(f"\\u{ord(space):04x}" for space in WHITE_SPACE if space != "\n")
 _CLOSING = "\"'”’»›)\\]」』"  # noqa: RUF001 - what may stand between the end of a sentence and the space after it
 _LINE = rf"[^{_SPACES}][^\n]*"
 _INNER_END = rf"(?:[.!?…][{_CLOSING}]*[{_BLANKS}]+|[。！？][{_CLOSING}]*[{_BLANKS}]*)[^{_SPACES}a-z]"  # noqa: RUF001 - full width
@@ -56,9 +54,9 @@ class _PhraseFilter(ThresholdFilter):
         return int(self._phrase in text.lower())
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        # No character outside ASCII becomes a part of a phrase in lower case; ignore_case=True would find some.
-        letters = "".join(f"[{c}{c.upper()}]" if c.isalpha() else re.escape(c) for c in self._phrase)
-        return _numbers(pc.match_substring_regex(column, letters))
+        # The phrases are in ASCII, and no character outside it becomes a part of one of them in lower case.
+        found = text_series(column).str.contains_any([self._phrase], ascii_case_insensitive=True)
+        return found.to_numpy().astype(np.int64)
 
 
 @dataclass
@@ -129,7 +127,7 @@ class BadWordsFilter(ThresholdFilter):
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
         import polars as pl
 
-        texts, words = _texts(column), self._all_words
+        texts, words = text_series(column), self._all_words
         # Few texts have one of the words even as a part of another: only those are searched word by word.
         suspects = texts.str.contains_any(words, ascii_case_insensitive=True)
         has_more_than_ascii = texts.str.len_bytes() != texts.str.len_chars()
@@ -179,21 +177,16 @@ class SentenceCountFilter(ThresholdFilter):
     name = "sentence_count"
     score_range = NOT_NEGATIVE
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_sentences, self.max_sentences
-
     def score_document(self, text: str) -> int:
         return len(re.findall(_LINE, text)) + len(re.findall(_INNER_END, text))
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        import polars as pl
-
-        texts = _texts(column)
-        return (texts.str.count_matches(_LINE) + texts.str.count_matches(_INNER_END)).cast(pl.Int64).to_numpy()
+        texts = text_series(column)
+        return (texts.str.count_matches(_LINE) + texts.str.count_matches(_INNER_END)).to_numpy().astype(np.int64)
 
 
 @dataclass
-class StopWordsFilter(ThresholdFilter):
+class StopWordsFilter(MeasuredFilter):
     """Keep text that has several of the commonest words.
 
     Score: how many different ones it has, in lower case and with white space around them; 0 for an empty text. This is
@@ -211,56 +204,45 @@ class StopWordsFilter(ThresholdFilter):
     min_stop_words: int = 2
     stop_words: list[str] = field(default_factory=lambda: sorted(COMMON_WORDS))
     name = "stop_words"
-    score_range = NOT_NEGATIVE
 
     def __post_init__(self) -> None:
         for word in self.stop_words:
             if word.split() != [word]:
                 raise ValueError(f"StopWordsFilter(stop_words=...): {word!r} is not a single word")
 
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_stop_words, None
-
     def score_document(self, text: str) -> int:
         return len({*text.split()} & {*self.stop_words})
 
-    def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        # One search for each, but a search ends where it finds something, which in prose is soon.
-        words = map(re.escape, dict.fromkeys(self.stop_words))
-        patterns = (rf"(?:\A|[{_SPACES}]){word}(?:[{_SPACES}]|\z)" for word in words)
-        found = (_numbers(pc.match_substring_regex(column, pattern)) for pattern in patterns)
-        return functools.reduce(operator.add, found, np.zeros(len(column), np.int64))
-
-
-class _SymbolFilter(ThresholdFilter):
-    """Drops text with too many of some symbols for its words."""
-
-    score_range = NOT_NEGATIVE
-    _symbols: ClassVar[tuple[str, ...]]
-    max_symbols_per_word: float
-    lang: str
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_symbols_per_word
+    def ratio(self) -> Ratio | None:
+        return Ratio(measures.DIFFERENT_COMMON_WORDS) if {*self.stop_words} == COMMON_WORDS else None
 
     @property
     def scores_columns(self) -> bool:
-        return super().scores_columns and get_word_splitter(self.lang) is str.split
-
-    def score_document(self, text: str) -> float:
-        count = len(get_word_splitter(self.lang)(text.strip()))
-        return sum(map(text.count, self._symbols)) / count if count else 1.0
+        return self._has_column_form("score_document", "score_column", DocumentFilter)
 
     def score_column(self, column: pa.ChunkedArray) -> NDArray[Any]:
-        symbols = np.zeros(len(column), np.int64)
-        for symbol in self._symbols:
-            symbols += _numbers(pc.count_substring(column, symbol))
-        # Words are counted where there are symbols; elsewhere it is enough that there is one.
-        words = _numbers(pc.match_substring_regex(column, f"[^{_SPACES}]"))
-        (rows,) = np.nonzero(symbols)
-        words[rows] = WordCountFilter().score_column(column.take(pa.array(rows)))
-        ratios: NDArray[np.float64] = np.divide(symbols, words, out=np.ones(len(words)), where=words > 0)
-        return ratios
+        if self.ratio() is not None:
+            return super().score_column(column)
+        import polars as pl
+
+        texts = text_series(column)
+        # One search for each, but a search ends where it finds something, which in prose is soon.
+        found = [
+            texts.str.contains(rf"(?:\A|[{_SPACES}]){pl.escape_regex(word)}(?:[{_SPACES}]|\z)").cast(pl.Int64)
+            for word in dict.fromkeys(self.stop_words)
+        ]
+        return functools.reduce(operator.add, found, pl.zeros(len(texts), pl.Int64, eager=True)).to_numpy()
+
+
+class _SymbolFilter(WordFilter):
+    """Drops text with too many of some symbols for its words."""
+
+    _symbols: ClassVar[tuple[str, ...]]
+    max_symbols_per_word: float
+
+    def score_document(self, text: str) -> float:
+        count = len(self.words(text))
+        return sum(map(text.count, self._symbols)) / count if count else 1.0
 
 
 @dataclass
@@ -282,6 +264,7 @@ class HashesToWordsFilter(_SymbolFilter):
     max_symbols_per_word: float = 0.1
     lang: str = "en"
     name = "hashes_to_words"
+    measured = Ratio(measures.HASH_SIGNS, measures.WORDS, empty=1.0)
     _symbols: ClassVar[tuple[str, ...]] = ("#",)
 
 
@@ -304,16 +287,5 @@ class EllipsesToWordsFilter(_SymbolFilter):
     max_symbols_per_word: float = 0.1
     lang: str = "en"
     name = "ellipses_to_words"
+    measured = Ratio(measures.ELLIPSES, measures.WORDS, empty=1.0)
     _symbols: ClassVar[tuple[str, ...]] = ("...", "…")
-
-
-def _numbers(values: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Numbers or truth values that were found in texts, with 0 where there is no text."""
-    numbers = values.cast(pa.int64())
-    return np.array((numbers.fill_null(0) if numbers.null_count else numbers).to_numpy())
-
-
-def _texts(column: pa.ChunkedArray) -> pl.Series:
-    import polars as pl
-
-    return pl.Series(pl.from_arrow(column)).fill_null("")

@@ -26,8 +26,17 @@ __all__ = [
 ]
 
 
+class _WithoutRepetitions(MeasuredFilter):
+    """Scores what is left. Its parameter, although it is called ``max_``, is the lowest score that is kept."""
+
+    score_range = SHARE
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return super().bounds()[1], None
+
+
 @dataclass
-class RepeatedLinesFilter(MeasuredFilter):
+class RepeatedLinesFilter(_WithoutRepetitions):
     """Drop text in which many lines are repeated.
 
     Score: the number of different lines, divided by the number of lines; 0.0 for a text without lines.
@@ -41,20 +50,14 @@ class RepeatedLinesFilter(MeasuredFilter):
 
     max_repeated_line_fraction: float = 0.7
     name = "repeated_lines"
-    score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.max_repeated_line_fraction, None
+    measured = Ratio(measures.UNIQUE_LINES, measures.LINES)
 
     def score_document(self, text: str) -> float:
         return _share_of_pieces(get_sentences(text))
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.UNIQUE_LINES, measures.LINES)
-
 
 @dataclass
-class RepeatedParagraphsFilter(MeasuredFilter):
+class RepeatedParagraphsFilter(_WithoutRepetitions):
     """Drop text in which many paragraphs are repeated.
 
     Score: the number of different paragraphs, divided by the number of paragraphs; 1.0 for an empty text, which is
@@ -69,20 +72,14 @@ class RepeatedParagraphsFilter(MeasuredFilter):
 
     max_repeated_paragraphs_ratio: float = 0.7
     name = "repeated_paragraphs"
-    score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.max_repeated_paragraphs_ratio, None
+    measured = Ratio(measures.UNIQUE_PARAGRAPHS, measures.PARAGRAPHS)
 
     def score_document(self, text: str) -> float:
         return _share_of_pieces(get_paragraphs(text))
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.UNIQUE_PARAGRAPHS, measures.PARAGRAPHS)
-
 
 @dataclass
-class RepeatedLinesByCharFilter(MeasuredFilter):
+class RepeatedLinesByCharFilter(_WithoutRepetitions):
     """Drop text much of which is in repeated lines.
 
     Score: the characters of the different lines, divided by the characters of all lines; 0.0 for a text without
@@ -97,20 +94,14 @@ class RepeatedLinesByCharFilter(MeasuredFilter):
 
     max_repeated_lines_char_ratio: float = 0.8
     name = "repeated_lines_char"
-    score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.max_repeated_lines_char_ratio, None
+    measured = Ratio(measures.UNIQUE_LINE_CHARACTERS, measures.LINE_CHARACTERS)
 
     def score_document(self, text: str) -> float:
         return _share_of_characters(get_sentences(text))
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.UNIQUE_LINE_CHARACTERS, measures.LINE_CHARACTERS)
-
 
 @dataclass
-class RepeatedParagraphsByCharFilter(MeasuredFilter):
+class RepeatedParagraphsByCharFilter(_WithoutRepetitions):
     """Drop text much of which is in repeated paragraphs.
 
     Score: the characters of the different paragraphs, divided by the characters of all paragraphs; 0.0 for a text
@@ -125,16 +116,10 @@ class RepeatedParagraphsByCharFilter(MeasuredFilter):
 
     max_repeated_paragraphs_char_ratio: float = 0.8
     name = "repeated_paragraphs_char"
-    score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.max_repeated_paragraphs_char_ratio, None
+    measured = Ratio(measures.UNIQUE_PARAGRAPH_CHARACTERS, measures.PARAGRAPH_CHARACTERS)
 
     def score_document(self, text: str) -> float:
         return _share_of_characters(get_paragraphs(text))
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.UNIQUE_PARAGRAPH_CHARACTERS, measures.PARAGRAPH_CHARACTERS)
 
 
 @dataclass
@@ -161,9 +146,6 @@ class RepeatingTopNGramsFilter(WordFilter):
     def __post_init__(self) -> None:
         _check_n(self.n, type(self).__name__)
         self.name = f"repeating_top_{self.n}grams"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_repeating_ngram_ratio
 
     def score_document(self, text: str) -> float:
         counts = Counter(get_ngrams(self.words(text), self.n))
@@ -202,9 +184,6 @@ class RepeatingDuplicateNGramsFilter(WordFilter):
     def __post_init__(self) -> None:
         _check_n(self.n, type(self).__name__)
         self.name = f"repeating_dup_{self.n}gram"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_repeating_duplicate_ngram_ratio
 
     def score_document(self, text: str) -> float:
         seen: set[tuple[str, ...]] = set()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.text.filters.base import DocumentFilter
 from tamis.stages.text.filters.chain import FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step, run_steps
-from tamis.stages.text.forms import check_operation, name_of
+from tamis.stages.text.forms import OperationStage, chain_name, listed, name_of
 from tamis.tasks import DocumentBatch
 
 __all__ = ["Filter", "Score", "ScoreFilter"]
@@ -24,40 +24,18 @@ T = TypeVar("T")
 _LOG = logging.getLogger("tamis")
 
 
-class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
+class _FilterStage(OperationStage):
     """What the three stages share: their steps, and the hooks of filters that work with a model."""
 
     verbose: bool = False
 
     _steps: Sequence[Step]
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
-        """Whether every filter of the stage has the column form that is needed."""
-        return all(step.releases_gil for step in self._steps)
-
-    def inputs(self) -> tuple[list[str], list[str]]:
-        made: set[str] = set()
-        needed: dict[str, None] = {}
-        for step in self._steps:
-            if step.reads not in made:
-                needed[step.reads] = None
-            made |= {step.writes} if step.writes is not None else set()
-        return ["data"], list(needed)
-
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], self.adds_columns()
 
     def adds_columns(self) -> list[str]:
         return [step.writes for step in self._steps if step.writes is not None]
-
-    def text_columns(self) -> list[str]:
-        made: set[str | None] = set()
-        found = []
-        for step in self._steps:
-            found += [step.reads] if step.needs_text and step.reads not in made else []
-            made.add(step.writes)
-        return found
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         self._call_hooks("model_check_or_download")
@@ -80,11 +58,7 @@ class _FilterStage(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 
 class FilterRun(_FilterStage):
-    """Filters of several stages, one after the other, that share one pass over the texts. Made by the planner.
-
-    Args:
-        members: The stages, in order.
-    """
+    """Filters of several stages, one after the other, that share one pass over the texts. Made by the planner."""
 
     def __init__(self, members: Sequence[_FilterStage]) -> None:
         self.members = list(members)
@@ -138,10 +112,8 @@ class Score(_FilterStage):
         operations = _operations(self.score_fn, "Score(score_fn=...)")
         writes = _one_each(self.score_field, operations, "Score", "score_field")
         reads = _for_each(self.text_field, operations, "Score", "text_field")
-        self._steps = [
-            ScoreStep(operation, text, score) for operation, text, score in zip(operations, reads, writes, strict=True)
-        ]
-        self.name = _stage_name("Score", operations)
+        self._steps = list(map(ScoreStep, operations, reads, writes))
+        self.name = chain_name("Score", operations)
 
 
 @dataclass(repr=False)
@@ -170,11 +142,8 @@ class Filter(_FilterStage):
         operations = _operations(self.filter_fn, "Filter(filter_fn=...)")
         reads = _one_each(self.filter_field, operations, "Filter", "filter_field")
         invert = _for_each(self.invert, operations, "Filter", "invert")
-        self._steps = [
-            KeepStep(operation, field, None, inverted)
-            for operation, field, inverted in zip(operations, reads, invert, strict=True)
-        ]
-        self.name = _stage_name("Filter", operations)
+        self._steps = list(map(KeepStep, operations, reads, [None] * len(reads), invert))
+        self.name = chain_name("Filter", operations)
 
 
 @dataclass(repr=False)
@@ -208,19 +177,13 @@ class ScoreFilter(_FilterStage):
         writes: Sequence[str | None] = [None] * len(operations)
         if self.score_field is not None:
             writes = _one_each(self.score_field, operations, "ScoreFilter", "score_field")
-        self._steps = [
-            ScoreKeepStep(operation, text, score, inverted)
-            for operation, text, score, inverted in zip(operations, reads, writes, invert, strict=True)
-        ]
-        self.name = _stage_name("ScoreFilter", operations)
+        self._steps = list(map(ScoreKeepStep, operations, reads, writes, invert))
+        self.name = chain_name("ScoreFilter", operations)
 
 
 def _operations(given: Any, argument: str) -> list[FilterOrFunction]:
-    operations = list(given) if isinstance(given, list | tuple) else [given]
-    if not operations:
-        raise ValueError(f"{argument}: the list is empty")
+    operations = listed(given, DocumentFilter, argument)
     for operation in operations:
-        check_operation(operation, DocumentFilter, argument)
         if isinstance(operation, DocumentFilter):
             operation.check_parameters()
     return operations
@@ -242,8 +205,3 @@ def _for_each(given: T | list[T], operations: list[FilterOrFunction], stage: str
     if isinstance(given, list | tuple):
         return _one_each(list(given), operations, stage, argument)
     return [given] * len(operations)
-
-
-def _stage_name(prefix: str, operations: list[FilterOrFunction]) -> str:
-    names = [name_of(operation) for operation in operations]
-    return names[0] if len(names) == 1 else f"{prefix}_chain_of_{'_'.join(names)}"

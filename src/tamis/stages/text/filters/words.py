@@ -19,9 +19,7 @@ __all__ = [
     "MeanWordLengthFilter",
     "SymbolsToWordsFilter",
     "WordCountFilter",
-    "WordFilter",
     "WordsWithoutAlphabetsFilter",
-    "letters",
 ]
 
 _HASHES = re.compile("#+")
@@ -56,6 +54,9 @@ class WordFilter(MeasuredFilter):
         """Whether words are what ``str.split()`` gives."""
         return type(self).words is WordFilter.words and get_word_splitter(self.lang) is str.split
 
+    def ratio(self) -> Ratio | None:
+        return super().ratio() if self.splits_at_spaces else None
+
 
 @dataclass
 class WordCountFilter(WordFilter):
@@ -76,15 +77,10 @@ class WordCountFilter(WordFilter):
     max_words: int = 100000
     lang: str = "en"
     name = "word_count"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_words, self.max_words
+    measured = Ratio(measures.WORDS)
 
     def score_document(self, text: str) -> int:
         return len(self.words(text))
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.WORDS) if self.splits_at_spaces else None
 
 
 @dataclass
@@ -105,15 +101,10 @@ class LongWordFilter(WordFilter):
     max_word_length: int = 1000
     lang: str = "en"
     name = "max_word_length"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_word_length
+    measured = Ratio(measures.LONGEST_WORD)
 
     def score_document(self, text: str) -> int:
         return max(map(len, self.words(text)), default=0)
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.LONGEST_WORD) if self.splits_at_spaces else None
 
 
 @dataclass
@@ -136,16 +127,11 @@ class MeanWordLengthFilter(WordFilter):
     max_mean_word_length: float = 10
     lang: str = "en"
     name = "mean_word_length"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_mean_word_length, self.max_mean_word_length
+    measured = Ratio(measures.WORD_CHARACTERS, measures.WORDS, empty=0.0)
 
     def score_document(self, text: str) -> float:
         lengths = [len(word) for word in self.words(text) if word]
         return sum(lengths) / len(lengths) if lengths else 0.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.WORD_CHARACTERS, measures.WORDS, empty=0.0) if self.splits_at_spaces else None
 
 
 @dataclass
@@ -167,17 +153,12 @@ class SymbolsToWordsFilter(WordFilter):
     lang: str = "en"
     name = "symbol_to_word"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return None, self.max_symbol_to_word_ratio
+    measured = Ratio(measures.SYMBOL_WORDS, measures.WORDS, empty=1.0)
 
     def score_document(self, text: str) -> float:
         found = self.words(text)
         symbols = sum(word in ELLIPSES or len(_HASHES.findall(word)) / len(word) > 0.5 for word in found)
         return symbols / len(found) if found else 1.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.SYMBOL_WORDS, measures.WORDS, empty=1.0) if self.splits_at_spaces else None
 
 
 @dataclass
@@ -198,9 +179,6 @@ class CommonEnglishWordsFilter(MeasuredFilter):
     min_num_common_words: int = 2
     stop_at_false: bool = True
     name = "common_english_words"
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_num_common_words, None
 
     def score_document(self, text: str) -> int:
         count = sum(word in COMMON_WORDS for word in text.split())
@@ -229,13 +207,8 @@ class WordsWithoutAlphabetsFilter(WordFilter):
     lang: str = "en"
     name = "words_without_alphabets"
     score_range = SHARE
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.min_words_with_alphabets, None
+    measured = Ratio(measures.LETTER_WORDS, measures.WORDS, empty=0.0)
 
     def score_document(self, text: str) -> float:
         found = self.words(text)
         return sum(letters().search(word) is not None for word in found) / len(found) if found else 0.0
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.LETTER_WORDS, measures.WORDS, empty=0.0) if self.splits_at_spaces else None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array
@@ -15,10 +14,7 @@ from tamis.kernels.cleaning import Cleaning, clean, rows_replaced
 from tamis.kernels.needles import Needles, rows_with
 from tamis.stages.text.forms import TextOperation
 
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["CountingModifier", "DocumentModifier", "clean_column", "modify_rows", "modify_rows_with", "replace_rows"]
+__all__ = ["CountingModifier", "DocumentModifier", "clean_column", "modify_rows", "modify_rows_with", "replace_texts"]
 
 
 class DocumentModifier(TextOperation):
@@ -102,28 +98,19 @@ def modify_rows(
     column: pa.ChunkedArray, choose: Callable[[pa.Array], Iterable[int]], modifier: DocumentModifier
 ) -> pa.ChunkedArray:
     """Apply the row form to some rows of each chunk; the others, and nulls, are left alone."""
-    chunks, given = [], column.chunks  # each access makes new objects
-    for chunk in given:
-        changed: dict[int, str] = {}
-        for row in choose(chunk):
-            text = chunk[row].as_py()
-            new = None if text is None else modifier.modify_document(text)
-            if new is not None and new != text:
-                changed[row] = new
-        chunks.append(rows_replaced(chunk, changed))
+
+    def changed(chunk: pa.Array) -> dict[int, str]:
+        texts = {row: chunk[row].as_py() for row in choose(chunk)}
+        new = {row: modifier.modify_document(text) for row, text in texts.items() if text is not None}
+        return {row: text for row, text in new.items() if text is not None and text != texts[row]}
+
+    return replace_texts(column, changed)
+
+
+def replace_texts(column: pa.ChunkedArray, changed: Callable[[pa.Array], dict[int, str]]) -> pa.ChunkedArray:
+    """A column with other texts in some rows of each chunk, by their numbers; the column itself if there are none."""
+    given = column.chunks  # each access makes new objects
+    chunks = [rows_replaced(chunk, changed(chunk)) for chunk in given]
     if all(new is old for new, old in zip(chunks, given, strict=True)):
         return column
     return pa.chunked_array(chunks, column.type)
-
-
-def replace_rows(column: pa.ChunkedArray, chosen: pl.Series, texts: pl.Series) -> pa.ChunkedArray:
-    """A column with other texts in some rows, given by a mask; the column itself if there are none.
-
-    >>> import polars as pl
-    >>> replace_rows(pa.chunked_array([["a", "b"]]), pl.Series([False, True]), pl.Series(["c"])).to_pylist()
-    ['a', 'c']
-    """
-    if not len(texts):
-        return column
-    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    return pa.chunked_array([pc.replace_with_mask(whole, chosen.to_arrow(), texts.to_arrow().cast(column.type))])

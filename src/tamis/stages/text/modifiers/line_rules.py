@@ -42,13 +42,7 @@ class LineStep:
 
 @dataclass(frozen=True)
 class LineRule(LineStep):
-    """Removes lines.
-
-    Args:
-        name: What removed lines are counted by.
-        finds: Whether a line goes.
-        finds_in: Which of several lines go.
-    """
+    """Removes lines: ``finds`` says whether one goes, ``finds_in`` which of several. They are counted by its name."""
 
     name: str
     finds: Callable[[str], bool]
@@ -112,12 +106,8 @@ class LineEdit(LineStep):
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What became of a column of texts.
-
-    Args:
-        column: The texts; the column itself if none has changed.
-        changed: Which of them have.
-        removed: How many lines of each text each rule removed.
+    """What became of a column of texts: the texts (the column itself if none has changed), which of them have, and how
+    many lines of each text each rule removed.
     """
 
     column: pa.ChunkedArray

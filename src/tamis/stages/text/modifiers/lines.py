@@ -12,8 +12,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.stages.base import ProcessingStage
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.column_values import TextStage
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.words import WordCountFilter
 from tamis.stages.text.modifiers.line_rules import (
@@ -136,10 +135,7 @@ class RefinedWebLineCleaner(LineModifier):
         if self.counters:
             counted = _any_of(_COUNTED)
             steps.append(
-                _matching(
-                    "counters",
-                    rf"^[^A-Za-z0-9]*[0-9][0-9.,]*[kKmMbB]?[{SPACES}]+{counted}[^A-Za-z0-9]*$",
-                )
+                _matching("counters", rf"^[^A-Za-z0-9]*[0-9][0-9.,]*[kKmMbB]?[{SPACES}]+{counted}[^A-Za-z0-9]*$")
             )
         if self.min_words is not None:
             steps.append(_few_words(self.min_words, blank=False))
@@ -156,7 +152,7 @@ class RefinedWebLineCleaner(LineModifier):
 
 
 @dataclass(repr=False)
-class CleanLines(ProcessingStage[DocumentBatch, DocumentBatch]):
+class CleanLines(TextStage):
     """Clean the lines of each document, count the lines that go, and drop documents that lose too much.
 
     The run's statistics have the number of lines that each rule removed, as ``lines_removed_<rule>``.
@@ -189,21 +185,14 @@ class CleanLines(ProcessingStage[DocumentBatch, DocumentBatch]):
             )
         self.name = self.modifier.name
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field]
-
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field, *self.adds_columns()]
 
     def adds_columns(self) -> list[str]:
         return [self.removed_words_field] if self.removed_words_field else []
 
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
-
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        before = read_column(task.data, self.text_field, self.name)
-        texts = text_values(before, self.text_field, self.name)
+        texts, before = self.texts(task), task.data.column(self.text_field)
         cleaned = self.modifier.clean(texts)
         for rule, counts in cleaned.removed.items():
             self.log_metric(f"lines_removed_{rule}", int(counts.sum()))

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tamis.arrays import arrow_array
-from tamis.stages.base import ProcessingStage
 from tamis.stages.column_values import holds_text, read_column, text_values
-from tamis.stages.text.forms import check_operation, name_of
+from tamis.stages.text.forms import OperationStage, chain_name, listed, name_of
 from tamis.stages.text.modifiers.base import CountingModifier, DocumentModifier
 from tamis.tasks import DocumentBatch
 
@@ -21,7 +20,7 @@ ModifierOrFunction: TypeAlias = DocumentModifier | Callable[..., Any]
 
 
 @dataclass(repr=False)
-class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
+class Modify(OperationStage):
     """Change the text of each document.
 
     A column that comes out as it was is passed on without being copied.
@@ -45,34 +44,15 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
     output_fields: str | list[str | None] | None = None
 
     def __post_init__(self) -> None:
-        given = self.modifier_fn
-        modifiers = list(given) if isinstance(given, list | tuple) else [given]
-        if not modifiers:
-            raise ValueError("Modify(modifier_fn=...): the list is empty")
-        for modifier in modifiers:
-            check_operation(modifier, DocumentModifier, "Modify(modifier_fn=...)")
-        several = isinstance(given, list | tuple)
+        modifiers = listed(self.modifier_fn, DocumentModifier, "Modify(modifier_fn=...)")
+        several = isinstance(self.modifier_fn, list | tuple)
         inputs = _inputs_of_each(self.input_fields, len(modifiers), several)
         outputs = _outputs_of_each(self.output_fields, len(modifiers))
         self._steps = [
             _Step(modifier, reads, _output(modifier, reads, writes))
             for modifier, reads, writes in zip(modifiers, inputs, outputs, strict=True)
         ]
-        names = [name_of(modifier) for modifier in modifiers]
-        self.name = names[0] if len(names) == 1 else f"Modify_chain_of_{'_'.join(names)}"
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
-        """Whether every modifier of the stage is in column form."""
-        return all(step.releases_gil for step in self._steps)
-
-    def inputs(self) -> tuple[list[str], list[str]]:
-        made: set[str] = set()
-        needed: dict[str, None] = {}
-        for step in self._steps:
-            needed.update(dict.fromkeys(column for column in step.reads if column not in made))
-            made.add(step.writes)
-        return ["data"], list(needed)
+        self.name = chain_name("Modify", modifiers)
 
     def outputs(self) -> tuple[list[str], list[str]]:
         written = [name for step in self._steps for name in (step.writes, step.counts_field) if name is not None]
@@ -82,18 +62,10 @@ class Modify(ProcessingStage[DocumentBatch, DocumentBatch]):
         added: list[str] = []
         changed: set[str] = set()  # by an earlier step, so that changing it again is meant
         for step in self._steps:
-            added += [step.writes] if step.writes not in {*step.reads, *changed} else []
+            added += [step.writes] if step.writes not in {*step.columns, *changed} else []
             added += [step.counts_field] if step.counts_field is not None else []
-            changed |= {step.writes} if step.writes in step.reads else set()
+            changed |= {step.writes} if step.writes in step.columns else set()
         return added
-
-    def text_columns(self) -> list[str]:
-        made: set[str] = set()
-        found = []
-        for step in self._steps:
-            found += step.reads if step.needs_text and not made & set(step.reads) else []
-            made.add(step.writes)
-        return found
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         table = task.data
@@ -107,17 +79,17 @@ class _Step:
     """One modifier or function of the stage, with its columns."""
 
     modifier: ModifierOrFunction
-    reads: list[str]
+    columns: list[str]
     writes: str
 
     @property
     def releases_gil(self) -> bool:
-        return isinstance(self.modifier, DocumentModifier) and self.modifier.vectorised and len(self.reads) == 1
+        return isinstance(self.modifier, DocumentModifier) and self.modifier.vectorised and len(self.columns) == 1
 
     @property
     def needs_text(self) -> bool:
         """Whether the column must hold text: a modifier with a column form takes nothing else."""
-        return isinstance(self.modifier, DocumentModifier) and self.modifier.modifies_columns and len(self.reads) == 1
+        return isinstance(self.modifier, DocumentModifier) and self.modifier.modifies_columns and len(self.columns) == 1
 
     @property
     def counts_field(self) -> str | None:
@@ -126,16 +98,16 @@ class _Step:
 
     def run(self, table: pa.Table, stage: Modify) -> pa.Table:
         """The table with what this step writes; the table itself if that is there already."""
-        columns = [read_column(table, name, stage.name) for name in self.reads]
+        given = [read_column(table, name, stage.name) for name in self.columns]
         modifier = self.modifier
         function = modifier.modify_document if isinstance(modifier, DocumentModifier) else modifier
-        if len(columns) > 1:
-            rows = zip(*(column.to_pylist() for column in columns), strict=True)
-            values = [function(**dict(zip(self.reads, row, strict=True))) for row in rows]
+        if len(given) > 1:
+            rows = zip(*(column.to_pylist() for column in given), strict=True)
+            values = [function(**dict(zip(self.columns, row, strict=True))) for row in rows]
             return _with_column(table, self.writes, pa.chunked_array([pa.array(values)]))
-        (before,) = columns
+        (before,) = given
         if isinstance(modifier, DocumentModifier) and modifier.modifies_columns:
-            texts = text_values(before, self.reads[0], stage.name)
+            texts = text_values(before, self.columns[0], stage.name)
             if isinstance(modifier, CountingModifier):
                 after, counts = modifier.modify_and_count(texts)
                 for kind, numbers in counts.items():
@@ -146,7 +118,7 @@ class _Step:
                     table = _with_column(table, self.counts_field, pa.chunked_array([counted]))
             else:
                 after = modifier.modify_column(texts)
-            if self.writes == self.reads[0]:  # a column form says by itself whether something has changed
+            if self.writes == self.columns[0]:  # a column form says by itself whether something has changed
                 return table if after is texts else _set_column(table, self.writes, _as_before(before, after))
         else:
             values = [None if value is None else function(value) for value in before.to_pylist()]

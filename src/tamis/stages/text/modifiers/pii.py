@@ -10,9 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.errors import did_you_mean
-from tamis.kernels.cleaning import rows_replaced
 from tamis.kernels.needles import Needles, rows_with
-from tamis.stages.text.modifiers.base import CountingModifier
+from tamis.stages.text.modifiers.base import CountingModifier, replace_texts
 from tamis.stages.text.modifiers.pii_rules import RULES
 
 __all__ = ["PiiRedactor"]
@@ -80,10 +79,11 @@ class PiiRedactor(CountingModifier):
         return self.modify_and_count(column)[0]
 
     def modify_and_count(self, column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[str, NDArray[np.int64]]]:
-        chunks, given = [], column.chunks  # each access makes new objects
         counts = {kind: np.zeros(len(column), np.int64) for kind in self._rules}
         before = 0
-        for chunk in given:
+
+        def redacted(chunk: pa.Array) -> dict[int, str]:
+            nonlocal before
             suspects: dict[int, list[str]] = {}
             for kind, rule in self._rules.items():
                 for row in _rows_with_any(chunk, rule.needles):
@@ -97,11 +97,10 @@ class PiiRedactor(CountingModifier):
                         changed[row] = new
                     for kind in replaced:
                         counts[kind][before + row] += 1
-            chunks.append(rows_replaced(chunk, changed))
             before += len(chunk)
-        if all(new is old for new, old in zip(chunks, given, strict=True)):
-            return column, counts
-        return pa.chunked_array(chunks, column.type), counts
+            return changed
+
+        return replace_texts(column, redacted), counts
 
     def _redact(self, text: str, kinds: Iterable[str]) -> tuple[str, list[str]]:
         """The text with tags, and the kind of each."""

@@ -26,11 +26,8 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Rule:
-    """How one kind of data is found.
-
-    Args:
-        needles: A text that contains none of them is skipped.
-        find: Every place in a text, from left to right.
+    """How one kind of data is found: every place in a text, from left to right. A text with none of the needles is
+    skipped.
     """
 
     needles: tuple[Needles, ...]
@@ -168,10 +165,7 @@ _BEGINNING_OF_LINE = re.compile(r"(?:\A|\n)[ \t]*\Z")
 _COLONS = re.compile(r":(?=[0-9A-Fa-f]{0,4}:)")
 _IPV6 = re.compile(rf"(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{0,4}}(?<![^:]:)(?!{_WORD}|:[0-9A-Fa-f:]|\.[0-9])")
 _IPV4_NEEDLES = Needles.of(*([_DIGIT, *_DOT, *digits(size), *_DOT, _DIGIT] for size in (1, 2, 3)), where=NEAR_DIGITS)
-_IPV6_NEEDLES = Needles.of(
-    *([*_COLON, *[_HEX] * size, *_COLON] for size in (3, 4)),
-    [*[_HEX] * 3, *_COLON, *_COLON],
-)
+_IPV6_NEEDLES = Needles.of(*([*_COLON, *[_HEX] * size, *_COLON] for size in (3, 4)), [*[_HEX] * 3, *_COLON, *_COLON])
 _HIGHEST_OF_A_VERSION = 50
 _OBJECT_IDENTIFIER = re.compile(r"1\.[0-3]\.")  # ISO's arcs: the addresses that begin so are few
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -26,16 +27,6 @@ __all__ = [
     "WhitespaceCollapser",
 ]
 
-_STRAIGHT_QUOTES = {**dict.fromkeys("‘’‚‛＇", "'"), **dict.fromkeys("“”„‟＂", '"')}  # noqa: RUF001 - they are meant
-_TO_STRAIGHT_QUOTES = str.maketrans(_STRAIGHT_QUOTES)
-
-_URL = re.compile(r"https?://\S+|www\.\S+", re.IGNORECASE)
-_NEWLINES = ((re.compile(r"\n{3,}"), "\n\n"), (re.compile(r"(?:\r\n){3,}"), "\r\n\r\n"))
-_CONTROL_CHARACTERS = ((re.compile(r"\r\n?"), "\n"), (re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"), ""))
-_BLANKS = ((re.compile(r"[ \t]{2,}|\t"), " "), (re.compile(r" \n"), "\n"))
-_MARKDOWN = tuple(
-    (re.compile(pattern), r"\1") for pattern in (r"\*\*(.*?)\*\*", r"\*(.*?)\*", r"_(.*?)_", r"\[.*?\]\((.*?)\)")
-)
 # Words that the phrases have in common, and then their beginnings. The Kelvin sign is the one character outside ASCII
 # whose lower case is a letter of the phrases.
 _BOILERPLATE = (
@@ -44,8 +35,25 @@ _BOILERPLATE = (
 )
 
 
+class _Substitution(DocumentModifier):
+    """A modifier that replaces what patterns find, one pattern after the other."""
+
+    patterns: ClassVar[dict[str, str]]
+    """What replaces the matches of each."""
+    operation: ClassVar[int]
+    """The kernel's operation that does the same."""
+
+    def modify_document(self, text: str) -> str:
+        for pattern, replacement in self.patterns.items():
+            text = re.sub(pattern, replacement, text)
+        return text
+
+    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        return clean_column(column, Cleaning(self.operation), self)
+
+
 @dataclass
-class QuotationUnifier(DocumentModifier):
+class QuotationUnifier(_Substitution):
     """Replace curly quotation marks by straight ones: ``‘ ’ ‚ ‛`` by ``'`` and ``“ ” „ ‟`` by ``"``.
 
     The full-width ``＇ ＂`` are replaced, too. Guillemets, the quotation marks of other languages, are not.
@@ -54,45 +62,36 @@ class QuotationUnifier(DocumentModifier):
     '"It\\'s me"'
     """  # noqa: RUF002 - these characters are what it is about
 
-    def modify_document(self, text: str) -> str:
-        return text.translate(_TO_STRAIGHT_QUOTES)
-
-    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return clean_column(column, Cleaning(operations.QUOTES), self)
+    patterns: ClassVar[dict[str, str]] = {"[‘’‚‛＇]": "'", "[“”„‟＂]": '"'}  # noqa: RUF001 - they are meant
+    operation = operations.QUOTES
 
 
 @dataclass
-class NewlineNormalizer(DocumentModifier):
+class NewlineNormalizer(_Substitution):
     """Shorten runs of three or more newlines (``\\n`` or ``\\r\\n``) to two.
 
     >>> NewlineNormalizer().modify_document("a\\n\\n\\n\\nb")
     'a\\n\\nb'
     """
 
-    def modify_document(self, text: str) -> str:
-        return _substitute(text, _NEWLINES)
-
-    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return clean_column(column, Cleaning(operations.NEWLINES), self)
+    patterns: ClassVar[dict[str, str]] = {r"\n{3,}": "\n\n", r"(?:\r\n){3,}": "\r\n\r\n"}
+    operation = operations.NEWLINES
 
 
 @dataclass
-class UrlRemover(DocumentModifier):
+class UrlRemover(_Substitution):
     """Remove web addresses: what begins with ``http://``, ``https://`` or ``www.``, up to the next white space.
 
     >>> UrlRemover().modify_document("see https://example.org/a?b for more")
     'see  for more'
     """
 
-    def modify_document(self, text: str) -> str:
-        return _URL.sub("", text)
-
-    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return clean_column(column, Cleaning(operations.URLS), self)
+    patterns: ClassVar[dict[str, str]] = {r"(?i)https?://\S+|www\.\S+": ""}
+    operation = operations.URLS
 
 
 @dataclass
-class ControlCharacterRemover(DocumentModifier):
+class ControlCharacterRemover(_Substitution):
     """Remove control characters (U+0000 to U+001F, U+007F to U+009F) except tabs and newlines.
 
     A carriage return, with a newline after it or without, becomes a newline.
@@ -101,15 +100,12 @@ class ControlCharacterRemover(DocumentModifier):
     'ab\\nc\\td'
     """
 
-    def modify_document(self, text: str) -> str:
-        return _substitute(text, _CONTROL_CHARACTERS)
-
-    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return clean_column(column, Cleaning(operations.CONTROLS), self)
+    patterns: ClassVar[dict[str, str]] = {r"\r\n?": "\n", r"[\x00-\x08\x0b-\x1f\x7f-\x9f]": ""}
+    operation = operations.CONTROLS
 
 
 @dataclass
-class WhitespaceCollapser(DocumentModifier):
+class WhitespaceCollapser(_Substitution):
     """Make each run of spaces and tabs one space, and leave none at the end of a line or of the text.
 
     Newlines stay as they are.
@@ -118,15 +114,12 @@ class WhitespaceCollapser(DocumentModifier):
     'a b\\n\\n c'
     """
 
-    def modify_document(self, text: str) -> str:
-        return _substitute(text, _BLANKS).removesuffix(" ")
-
-    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return clean_column(column, Cleaning(operations.BLANKS), self)
+    patterns: ClassVar[dict[str, str]] = {r"[ \t]{2,}|\t": " ", r" \n": "\n", r" \Z": ""}
+    operation = operations.BLANKS
 
 
 @dataclass
-class MarkdownRemover(DocumentModifier):
+class MarkdownRemover(_Substitution):
     """Remove Markdown for bold, italic and underlined text within a line, and replace links by their address.
 
     In this order: ``**x**``, ``*x*`` and ``_x_`` become ``x``, ``[x](y)`` becomes ``y``. Mind that ``_x_`` is found
@@ -136,11 +129,10 @@ class MarkdownRemover(DocumentModifier):
     'Note: see http://a.bc'
     """
 
-    def modify_document(self, text: str) -> str:
-        return _substitute(text, _MARKDOWN)
-
-    def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return clean_column(column, Cleaning(operations.MARKDOWN), self)
+    patterns: ClassVar[dict[str, str]] = dict.fromkeys(
+        (r"\*\*(.*?)\*\*", r"\*(.*?)\*", r"_(.*?)_", r"\[.*?\]\((.*?)\)"), r"\1"
+    )
+    operation = operations.MARKDOWN
 
 
 @dataclass
@@ -266,9 +258,3 @@ class BoilerPlateStringModifier(DocumentModifier):
 
     def modify_column(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return modify_rows_with(column, self, *_BOILERPLATE)
-
-
-def _substitute(text: str, substitutions: tuple[tuple[re.Pattern[str], str], ...]) -> str:
-    for pattern, replacement in substitutions:
-        text = pattern.sub(replacement, text)
-    return text

@@ -10,53 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.kernels import measures
+from tamis.stages.text import filters
 from tamis.stages.text.filters.base import SHARE
-from tamis.stages.text.filters.characters import (
-    NonAlphaNumericFilter,
-    NumbersFilter,
-    ParenthesesFilter,
-    PornographicUrlsFilter,
-    UrlsFilter,
-    WhiteSpaceFilter,
-)
-from tamis.stages.text.filters.fineweb import (
-    DuplicateLineCharactersFilter,
-    LinePunctuationFilter,
-    NewlinesToWordsFilter,
-    ShortLinesFilter,
-)
-from tamis.stages.text.filters.lines import BoilerPlateStringFilter, BulletsFilter, EllipsisFilter, PunctuationFilter
 from tamis.stages.text.filters.measured import MeasuredFilter, Ratio
-from tamis.stages.text.filters.repetition import (
-    RepeatedLinesByCharFilter,
-    RepeatedLinesFilter,
-    RepeatedParagraphsByCharFilter,
-    RepeatedParagraphsFilter,
-    RepeatingDuplicateNGramsFilter,
-    RepeatingTopNGramsFilter,
-)
-from tamis.stages.text.filters.words import (
-    CommonEnglishWordsFilter,
-    LongWordFilter,
-    MeanWordLengthFilter,
-    SymbolsToWordsFilter,
-    WordCountFilter,
-    WordsWithoutAlphabetsFilter,
-)
 from tamis.stages.text.words import get_sentences
-
-__all__ = [
-    "BYTES",
-    "CHARACTERS",
-    "LENGTHS",
-    "LINES",
-    "WORDS",
-    "bin_edges",
-    "bin_of",
-    "default_filters",
-    "is_share",
-    "length_filters",
-]
 
 BYTES: Final = "bytes"
 CHARACTERS: Final = "characters"
@@ -79,32 +36,26 @@ class _Length(MeasuredFilter):
 
 class _Characters(_Length):
     name = CHARACTERS
+    measured = Ratio(measures.CHARACTERS)
 
     def score_document(self, text: str) -> int:
         return len(text)
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.CHARACTERS)
-
 
 class _Words(_Length):
     name = WORDS
+    measured = Ratio(measures.WORDS)
 
     def score_document(self, text: str) -> int:
         return len(text.split())
 
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.WORDS)
-
 
 class _Lines(_Length):
     name = LINES
+    measured = Ratio(measures.LINES)
 
     def score_document(self, text: str) -> int:
         return len(get_sentences(text))
-
-    def ratio(self) -> Ratio | None:
-        return Ratio(measures.LINES)
 
 
 def length_filters() -> list[MeasuredFilter]:
@@ -123,35 +74,35 @@ def default_filters() -> list[MeasuredFilter]:
     33
     """
     return [
-        WordCountFilter(),
-        MeanWordLengthFilter(),
-        LongWordFilter(),
-        CommonEnglishWordsFilter(stop_at_false=False),  # else no score would be above the threshold
-        WordsWithoutAlphabetsFilter(),
-        SymbolsToWordsFilter(),
-        NonAlphaNumericFilter(),
-        NumbersFilter(),
-        WhiteSpaceFilter(),
-        ParenthesesFilter(),
-        UrlsFilter(),
-        PornographicUrlsFilter(),
-        BulletsFilter(),
-        PunctuationFilter(),
-        EllipsisFilter(),
-        BoilerPlateStringFilter(),
-        RepeatedLinesFilter(),
-        RepeatedLinesByCharFilter(),
-        RepeatedParagraphsFilter(),
-        RepeatedParagraphsByCharFilter(),
-        *(RepeatingTopNGramsFilter(n, ratio) for n, ratio in ((2, 0.2), (3, 0.18), (4, 0.16))),
+        filters.WordCountFilter(),
+        filters.MeanWordLengthFilter(),
+        filters.LongWordFilter(),
+        filters.CommonEnglishWordsFilter(stop_at_false=False),  # else no score would be above the threshold
+        filters.WordsWithoutAlphabetsFilter(),
+        filters.SymbolsToWordsFilter(),
+        filters.NonAlphaNumericFilter(),
+        filters.NumbersFilter(),
+        filters.WhiteSpaceFilter(),
+        filters.ParenthesesFilter(),
+        filters.UrlsFilter(),
+        filters.PornographicUrlsFilter(),
+        filters.BulletsFilter(),
+        filters.PunctuationFilter(),
+        filters.EllipsisFilter(),
+        filters.BoilerPlateStringFilter(),
+        filters.RepeatedLinesFilter(),
+        filters.RepeatedLinesByCharFilter(),
+        filters.RepeatedParagraphsFilter(),
+        filters.RepeatedParagraphsByCharFilter(),
+        *(filters.RepeatingTopNGramsFilter(n, ratio) for n, ratio in ((2, 0.2), (3, 0.18), (4, 0.16))),
         *(
-            RepeatingDuplicateNGramsFilter(n, ratio)
+            filters.RepeatingDuplicateNGramsFilter(n, ratio)
             for n, ratio in ((5, 0.15), (6, 0.14), (7, 0.13), (8, 0.12), (9, 0.11), (10, 0.10))
         ),
-        LinePunctuationFilter(),
-        ShortLinesFilter(),
-        DuplicateLineCharactersFilter(),
-        NewlinesToWordsFilter(),
+        filters.LinePunctuationFilter(),
+        filters.ShortLinesFilter(),
+        filters.DuplicateLineCharactersFilter(),
+        filters.NewlinesToWordsFilter(),
     ]
 
 

@@ -16,9 +16,9 @@ from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_128
 from tamis.kernels.scripts import dominant_scripts
 from tamis.models.language import built_in_languages, load_language_model
-from tamis.stages.base import ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import holds_text, read_column, text_values
-from tamis.stages.mixing.row_keys import name_keys, scrambled
+from tamis.stages.base import WorkerMetadata
+from tamis.stages.column_values import TextStage, holds_text, read_column, text_values
+from tamis.stages.mixing.row_keys import as_shares, name_keys, scrambled
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.statistics.measures import BYTES, bin_of, default_filters, is_share, length_filters
 from tamis.stages.text.statistics.summary import MAX_COLUMNS, TextSummary
@@ -36,7 +36,7 @@ _LOOKED_AT_CHARACTERS = 1000
 
 
 @dataclass(repr=False)
-class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
+class TextStatistics(TextStage):
     """Sum up documents: lengths, filter scores, duplicates, languages, scripts, sites.
 
     Each batch becomes a small table, which :meth:`TextSummary.from_table` reads; ``merge_summaries`` puts several of
@@ -86,7 +86,8 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
                 raise ValueError(f"TextStatistics({name}={getattr(self, name)}): must be at least {least}")
         chosen = self.chosen_filters
         for one in chosen:
-            if not isinstance(one, MeasuredFilter) or not one.scores_columns or not one.decides_by_bounds:
+            is_measured = isinstance(one, MeasuredFilter) and one.scores_columns and one.ratio() is not None
+            if not is_measured or not one.decides_by_bounds:
                 raise ValueError(f"TextStatistics(filters=...): the kernel cannot score {one!r}")
         names = [one.name for one in chosen]
         if len(set(names)) < len(names):
@@ -99,14 +100,8 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         """The filters whose scores are found."""
         return default_filters() if self.filters is None else list(self.filters)
 
-    def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field]
-
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
-
-    def text_columns(self) -> list[str]:
-        return [self.text_field]
 
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         return frozenset(("part", "data", "max_hashes", "max_sample"))
@@ -137,7 +132,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         columns = _columns(table)
         read = table.num_rows
         if self.fraction < 1:
-            chosen = _as_shares(keys) < self.fraction
+            chosen = as_shares(keys) < self.fraction
             table, texts = table.filter(pa.array(chosen)), texts.filter(pa.array(chosen))
             hashes, keys, names = hashes[chosen], keys[chosen], names.take(np.flatnonzero(chosen))
         filters = [*length_filters(), *self.chosen_filters]
@@ -190,7 +185,7 @@ class TextStatistics(ProcessingStage[DocumentBatch, DocumentBatch]):
         measured: Measured,
     ) -> pl.DataFrame:
         self._keys = np.sort(np.concatenate([self._keys, keys]))[: self.max_sample]
-        wanted = _as_shares(keys) < self.fraction * self.sampled
+        wanted = as_shares(keys) < self.fraction * self.sampled
         if len(self._keys) == self.max_sample:
             wanted &= keys <= self._keys[-1]
         rows = np.flatnonzero(wanted)
@@ -241,15 +236,9 @@ _BINS: dict[str, Any] = {"measure": pl.String, "bin": pl.Int64, "documents": pl.
 
 
 def _columns(table: pa.Table) -> pl.DataFrame:
-    seen = [(f.name, str(f.type), table.column(i).null_count) for i, f in enumerate(table.schema)]
-    columns = {
-        "name": [name for name, _, _ in seen],
-        "type": [kind for _, kind, _ in seen],
-        "rows": [table.num_rows] * len(seen),
-        "nulls": [nulls for _, _, nulls in seen],
-    }
+    seen = [(f.name, str(f.type), table.num_rows, table.column(i).null_count) for i, f in enumerate(table.schema)]
     schema: dict[str, Any] = {"name": pl.String, "type": pl.String, "rows": pl.Int64, "nulls": pl.Int64}
-    return pl.DataFrame(columns, schema=schema).sort("name", "type").head(MAX_COLUMNS)
+    return pl.DataFrame(seen, schema=schema, orient="row").sort("name", "type").head(MAX_COLUMNS)
 
 
 def _name_columns(names: RowNames) -> dict[str, pl.Series]:
@@ -260,11 +249,6 @@ def _name_columns(names: RowNames) -> dict[str, pl.Series]:
         "position": pl.Series(names.positions, dtype=pl.Int64),
         "part": pl.Series(pl.from_arrow(parts)).cast(pl.String),
     }
-
-
-def _as_shares(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Keys as numbers from 0 up to but not 1: the 53 bits that a float holds exactly."""
-    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _text_columns(table: pa.Table) -> list[str]:

@@ -33,13 +33,7 @@ _PARTS: Final = {
 
 @dataclass(frozen=True)
 class Distinct:
-    """How many different texts there are.
-
-    Args:
-        documents: Documents that were counted.
-        texts: Different texts among them.
-        error: The standard error of ``texts``; 0 where it is exact.
-    """
+    """How many different texts there are among some documents, and the standard error of that: 0 if it is exact."""
 
     documents: int
     texts: float

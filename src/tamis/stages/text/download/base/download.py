@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from tamis.errors import DataError, PlanError, redacted
@@ -125,7 +126,7 @@ class DocumentDownloader:
                     os.replace(temporary, final)
                     self._log("%s fetched: %s, %d bytes", redacted(url), final, os.path.getsize(final))
                     return final
-                _remove(temporary)
+                Path(temporary).unlink(missing_ok=True)
             if attempt < self.retries:
                 wait_s = min(max(wait_s, self.backoff_s * 2**attempt), _LONGEST_WAIT_S)
                 _LOG.warning("%s: %s; trying again in %g s", redacted(url), problem, wait_s)
@@ -188,11 +189,6 @@ def _asked_wait(answer: urllib.error.HTTPError) -> float:
     """How many seconds the server asks to wait."""
     asked = answer.headers.get("Retry-After", "") if answer.headers else ""
     return float(asked) if asked.isdigit() else 0.0
-
-
-def _remove(path: str) -> None:
-    if os.path.exists(path):
-        os.unlink(path)
 
 
 @dataclass

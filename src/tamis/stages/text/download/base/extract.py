@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from tamis.stages.text.download.base.part import SourcePart
+from tamis.stages.text.forms import ShownWithParameters
 
 __all__ = ["DocumentExtractor"]
 
 
-class DocumentExtractor(SourcePart, ABC):
+class DocumentExtractor(ShownWithParameters, ABC):
     """Turns a record as it was found into a document: HTML into text, markup into paragraphs.
 
     >>> class Upper(DocumentExtractor):

@@ -20,7 +20,7 @@ from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES
 from tamis.stages.io.paths import base_name
 from tamis.stages.io.readers import ON_ERROR
 from tamis.stages.text.download.base.extract import DocumentExtractor
-from tamis.stages.text.download.base.part import SourcePart
+from tamis.stages.text.forms import ShownWithParameters
 from tamis.tasks import DocumentBatch, FileGroup, RowNames
 
 __all__ = ["DocumentIterateExtractStage", "DocumentIterator", "filename_column"]
@@ -34,7 +34,7 @@ _CONVERSION = (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueE
 """What Arrow raises for values that it cannot hold."""
 
 
-class DocumentIterator(SourcePart, ABC):
+class DocumentIterator(ShownWithParameters, ABC):
     """Reads the records of a file, one after the other.
 
     >>> class Lines(DocumentIterator):

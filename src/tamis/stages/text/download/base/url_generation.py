@@ -13,13 +13,13 @@ from typing import ClassVar
 from tamis.errors import PlanError
 from tamis.stages.base import SourceStage
 from tamis.stages.resources import Resources
-from tamis.stages.text.download.base.part import SourcePart
+from tamis.stages.text.forms import ShownWithParameters
 from tamis.tasks import EmptyTask, FileGroup, FileSlice
 
 __all__ = ["URLGenerationStage", "URLGenerator", "URLList"]
 
 
-class URLGenerator(SourcePart, ABC):
+class URLGenerator(ShownWithParameters, ABC):
     """Finds the addresses of a source: from a list, an index on the web, a range of dates.
 
     >>> class Years(URLGenerator):

@@ -1,47 +1,8 @@
 """Filters that need no model: they measure the characters, words and lines of a text."""
 
-from tamis.stages.text.filters.characters import (
-    NonAlphaNumericFilter,
-    NumbersFilter,
-    ParenthesesFilter,
-    PornographicUrlsFilter,
-    SubstringFilter,
-    UrlsFilter,
-    WhiteSpaceFilter,
-)
-from tamis.stages.text.filters.lines import (
-    BoilerPlateStringFilter,
-    BulletsFilter,
-    EllipsisFilter,
-    IncompleteStoryFilter,
-    PunctuationFilter,
-)
-from tamis.stages.text.filters.words import (
-    CommonEnglishWordsFilter,
-    LongWordFilter,
-    MeanWordLengthFilter,
-    SymbolsToWordsFilter,
-    WordCountFilter,
-    WordsWithoutAlphabetsFilter,
-)
+from tamis.stages.text.filters import characters, lines, words
+from tamis.stages.text.filters.characters import *  # noqa: F403 - what that module offers, whatever it is
+from tamis.stages.text.filters.lines import *  # noqa: F403
+from tamis.stages.text.filters.words import *  # noqa: F403
 
-__all__ = [
-    "BoilerPlateStringFilter",
-    "BulletsFilter",
-    "CommonEnglishWordsFilter",
-    "EllipsisFilter",
-    "IncompleteStoryFilter",
-    "LongWordFilter",
-    "MeanWordLengthFilter",
-    "NonAlphaNumericFilter",
-    "NumbersFilter",
-    "ParenthesesFilter",
-    "PornographicUrlsFilter",
-    "PunctuationFilter",
-    "SubstringFilter",
-    "SymbolsToWordsFilter",
-    "UrlsFilter",
-    "WhiteSpaceFilter",
-    "WordCountFilter",
-    "WordsWithoutAlphabetsFilter",
-]
+__all__ = [*characters.__all__, *lines.__all__, *words.__all__]

@@ -45,12 +45,8 @@ class MegatronTokenizerWriter(CompositeStage[DocumentBatch, FileGroup]):
         append_eod: Whether each document ends with the tokenizer's end-of-text token.
         transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
         eos_token: The end-of-text token, where the tokenizer does not name it or another one is wanted.
-        mode: What to do when the directory already holds files. ``"error"`` refuses to start, unless they are the
-            output of the same pipeline over the same input: then they are replaced. ``"overwrite"`` removes earlier
-            output of such a writer (and refuses if there is anything else). ``"append"`` adds files whose names
-            contain the id of the run. ``"ignore"`` adds files and replaces those of the same names.
-        filename: Template for names: ``{order}`` is the task's place in the input, ``{task_id}`` its id,
-            ``{dataset}`` its dataset, ``{source}`` the name of the (first) file it was read from.
+        mode: What to do when the directory already holds files, as for :class:`~tamis.stages.io.JsonlWriter`.
+        filename: Template for names, as for :class:`~tamis.stages.io.JsonlWriter`.
         storage_options: For the fsspec file system.
 
     >>> MegatronTokenizerWriter("memory://out", "gpt2", append_eod=True).decompose()[0].name
