@@ -206,7 +206,7 @@ def audited(run: Run, *, until_s: float = 5000.0) -> Run:
         # What a group makes of its first tasks is not known before, so each of those begun until then may make more.
         largest = max(g.batch_size for g in run.plan.groups) * MIB
         assert coordinator.held_bytes + coordinator.reserved_bytes <= run.budget + (1 + ways * most_workers) * largest
-        for group in run.staffed:
+        for group in run.dedicated:
             there = list(run.registry.of_pool(run.registry.pool_for(group.index)))
             assert group.workers.most is None or len(there) <= group.workers.most
 
@@ -304,7 +304,7 @@ def test_a_run_whose_machines_do_not_come_back_is_given_up() -> None:
     run = Run(plan, Trade(plan, chain), [*TWO_NODES, Node("c", 4)])
     for name in "ab":
         run.cluster.later(20.0, lambda name=name: run.cluster.lose_node(name))
-    with pytest.raises(ResourceError, match=r"stage 'v2' has work but for 60 s no machine had room for a worker of it"):
+    with pytest.raises(ResourceError, match=r"stage 'v2' has work, but no machine has had room for one of its workers"):
         audited(run).go()
 
 
@@ -317,10 +317,10 @@ def test_a_run_whose_workers_never_come_up_is_given_up_and_told_of_before(resour
     chain = [Step(0.5, QUARTER), Step(1.0, resources)]
     plan = plan_of(chain, 100)
     run = Run(plan, Never(plan, chain), ONE_NODE)
-    with pytest.raises(ResourceError, match=r"stage 'v2' has work but for 600 s no worker of it came up"):
+    with pytest.raises(ResourceError, match=r"stage 'v2' has work, but none of its workers started in 600 s"):
         audited(run).go()
     (told,) = run.auditor.messages
-    assert told.startswith("no worker of stage 'v2' has come up for 60 s")
+    assert told.startswith("no worker of stage 'v2' has started in 60 s")
 
 
 @pytest.mark.parametrize("resources", [CPU, WHOLE], ids=["CPU", "GPU"])

@@ -140,7 +140,7 @@ def test_new_stage_gets_its_minimum_from_those_who_have_more() -> None:
 
 
 def test_cpu_stage_does_not_grow_before_the_others_are_measured() -> None:
-    demand = Demand(0, "staffed", Resources(cpus=1), service_s=9.0)
+    demand = Demand(0, "dedicated", Resources(cpus=1), service_s=9.0)
     assert counts(lay_out(ONE_NODE, [demand], None, {})) == {0: 1}
     assert counts(lay_out(ONE_NODE, [demand], 1.0, {})) == {0: 14}
 
@@ -357,7 +357,7 @@ def test_spare_worker_for_a_stage_that_is_nearly_the_slowest() -> None:
         (
             [Node("a", 8, (80.0,) * 2)],
             [Demand(0, "part", Resources(gpus=0.6), min_workers=3)],
-            "3 x 0.6 (part) = 1.8 GPUs at the same time, the cluster has 2 (node a: 2), and these do not go side by",
+            "3 x 0.6 (part) = 1.8 GPUs at the same time, the cluster has 2 (node a: 2), but a share must be on one",
         ),
     ],
 )

@@ -35,9 +35,9 @@ def test_batches_come_out_in_the_order_of_the_input(operations: list[tuple[tuple
         assert len(queue) == queue.tasks == len(waiting)
         assert set(queue.homes()) == {home for _, home in waiting}
         for home in queue.homes():
-            assert queue.lies_on(home)
+            assert queue.has_batches_on(home)
             assert queue.peek(home)[0].order == min(order for order, lies_on in waiting if lies_on == home)
-    assert not queue.lies_on("c")
+    assert not queue.has_batches_on("c")
 
 
 def test_a_batch_lies_where_its_largest_task_does() -> None:

@@ -84,7 +84,7 @@ def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, even
         busy = [w for w in workers if w.tickets]
         what = rng.random()
         if what < 0.2 or not workers:
-            registry.hire(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
+            registry.start_worker(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
         elif what < 0.4:
             for worker in workers:
                 if not worker.ready and rng.random() < 0.7:
@@ -110,7 +110,7 @@ def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, even
 
 def test_a_worker_that_is_let_go_finishes_what_it_holds() -> None:
     registry, substrate = new_crew()
-    worker = registry.hire(GENERAL, "a")
+    worker = registry.start_worker(GENERAL, "a")
     registry.ready(worker)
     registry.give(worker, 0, 1.0, 0.0)
     registry.give(worker, 1, 1.0, 0.0)
@@ -125,7 +125,7 @@ def test_a_worker_that_is_let_go_finishes_what_it_holds() -> None:
 
 def test_a_worker_that_is_let_go_before_it_is_ready_gets_nothing() -> None:
     registry, substrate = new_crew()
-    worker = registry.hire(GENERAL, "a")
+    worker = registry.start_worker(GENERAL, "a")
     registry.drain(worker)
     registry.ready(worker)
     assert registry.free(1, 1.0, 9) is None
@@ -136,7 +136,7 @@ def test_a_worker_that_is_let_go_before_it_is_ready_gets_nothing() -> None:
 def test_the_books_do_not_grow_with_what_was_done() -> None:
     registry, _ = new_crew()
     for node in NODES * 5:
-        registry.ready(registry.hire(GENERAL, node))
+        registry.ready(registry.start_worker(GENERAL, node))
     rng, held = random.Random(0), []
     for ticket in range(100_000):
         worker = registry.free(1, 1.0, 4)
@@ -166,7 +166,7 @@ def test_pools_that_share_a_machine_do_not_keep_each_other_waiting() -> None:
 
 def test_a_worker_with_something_that_may_kill_it_is_given_nothing_else() -> None:
     registry, _ = new_crew()
-    worker = registry.hire(GENERAL, "a")
+    worker = registry.start_worker(GENERAL, "a")
     registry.ready(worker)
     assert registry.free(1, 1.0, 4) is worker
     registry.give(worker, 7, 1.0, 0.0, alone=True)

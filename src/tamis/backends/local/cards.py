@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tamis.backends.balance import lay_out
-from tamis.backends.demand import Demand, at_the_same_time, check_fits
+from tamis.backends.demand import Demand, check_fits, concurrent_groups
 from tamis.backends.gpu_placement import Node
 from tamis.backends.worker_registry import Worker, WorkerRegistry
 from tamis.core.host import Gpu
@@ -37,7 +37,7 @@ def place_on_cards(plan: Plan, cards: Sequence[Gpu], most_workers: int) -> Cards
     found: Cards = {}
     # Cores are not counted here: the local executor shares them between all workers.
     node = Node("", 0.0, tuple(card.memory_gb for card in cards))
-    for together in at_the_same_time(plan):
+    for together in concurrent_groups(plan):
         demands = [_demand(plan, g, most_workers) for g in together if g.resources.requires_gpu]
         if not demands:
             continue
@@ -80,7 +80,7 @@ class CardManager:
     registry: WorkerRegistry
     cards: Cards
 
-    def tend(self, coordinator: Coordinator) -> None:
+    def adjust(self, coordinator: Coordinator) -> None:
         """Start and end workers."""
         taken = {card: group for group in self.cards for w in self._workers(group) for card in w.gpu_ids}
         for group, slots in self.cards.items():
@@ -92,7 +92,7 @@ class CardManager:
                 later = {g for g in self.cards if coordinator.scheduler.groups[g].complete}
                 if not any(taken.get(card) in later for slot in slots for card in slot):
                     for slot in slots:
-                        self.registry.ready(self.registry.hire(self.registry.pool_for(group), gpu_ids=slot))
+                        self.registry.ready(self.registry.start_worker(self.registry.pool_for(group), gpu_ids=slot))
 
     def _workers(self, group: int) -> list[Worker]:
         return list(self.registry.of_pool(self.registry.pool_for(group)))

@@ -6,13 +6,13 @@ import os
 import weakref
 from typing import Any, Literal
 
-from tamis.backends.autoscaler import Autoscaler, is_staffed
+from tamis.backends.autoscaler import Autoscaler, has_dedicated_workers
 from tamis.backends.balance import Demand, Node, check_fits
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.cluster_storage import share_storage
 from tamis.backends.contracts import Limits
-from tamis.backends.demand import at_the_same_time
+from tamis.backends.demand import concurrent_groups
 from tamis.backends.runner import GroupSpec
 from tamis.backends.streaming.cluster_view import Cluster, load_ray
 from tamis.backends.worker_registry import Pool, WorkerRegistry
@@ -91,7 +91,7 @@ class StreamingExecutor:
         _check_runtime_envs(plan, self.runtime_env)
         cluster = self._connected(plan)
         try:
-            for together in at_the_same_time(plan):
+            for together in concurrent_groups(plan):
                 check_fits(cluster.nodes(), [_least(plan, g, cluster.nodes()) for g in together])
         except BaseException:
             self._leave()
@@ -110,12 +110,14 @@ class StreamingExecutor:
         share_storage(load_ray(), plan, run)
         places = run_paths(run, workers_sync=True)
         work = [g for g in plan.groups if not g.is_source]
-        staffed = [g for g in work if is_staffed(g)]
-        shared = frozenset(g.index for g in work if not is_staffed(g))
-        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in staffed]
+        dedicated = [g for g in work if has_dedicated_workers(g)]
+        shared = frozenset(g.index for g in work if not has_dedicated_workers(g))
+        pools = [
+            Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in dedicated
+        ]
         pools += [Pool(shared, 0)] if shared else []
-        envs = {g.index: g.runtime_env for g in staffed if g.runtime_env}
-        eager = frozenset(g.index for g in staffed)
+        envs = {g.index: g.runtime_env for g in dedicated if g.runtime_env}
+        eager = frozenset(g.index for g in dedicated)
         substrate = RaySubstrate(_specs(plan), places, eager, envs, self.runtime_env)
         nodes = cluster.nodes()
         registry = WorkerRegistry(substrate, pools, {n.id: n.cpus for n in nodes}, elastic=True)
