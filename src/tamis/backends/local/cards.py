@@ -1,4 +1,4 @@
-"""The GPUs of this machine: which worker of which stage is given which of them."""
+"""Assigns the GPUs of this machine to the workers of stages."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Cards = dict[int, list[tuple[int, ...]]]
 
 
 def place_on_cards(plan: Plan, cards: Sequence[Gpu], most_workers: int) -> Cards:
-    """Say which worker is given which cards, with the packing of the cluster.
+    """Decide which worker is given which cards, packed as on a cluster.
 
-    Stages that work at the same time never share more of a card than it has. Stages with a barrier between them may
-    be given the same cards, one after the other.
+    Stages that run at the same time never overcommit a card. Stages with a barrier between them may be given the same
+    cards, one after the other.
 
     Args:
         plan: The groups.
@@ -66,7 +66,7 @@ def _demand(plan: Plan, group: Group, most_workers: int) -> Demand:
 
 @dataclass
 class CardManager:
-    """Starts the workers of GPU stages when there is work for them, and ends them when there is no more.
+    """Starts the workers of GPU stages when there is work for them, and stops them when there is no more.
 
     Workers of stages after a barrier are started once the cards that they need are free.
 
@@ -81,7 +81,7 @@ class CardManager:
     cards: Cards
 
     def adjust(self, coordinator: Coordinator) -> None:
-        """Start and end workers."""
+        """Start and stop workers."""
         taken = {card: group for group in self.cards for w in self._workers(group) for card in w.gpu_ids}
         for group, slots in self.cards.items():
             state, workers = coordinator.scheduler.groups[group], self._workers(group)
@@ -89,8 +89,8 @@ class CardManager:
                 for worker in workers:
                     self.registry.drain(worker)
             elif not workers and coordinator.scheduler.expects_work(state):
-                later = {g for g in self.cards if coordinator.scheduler.groups[g].complete}
-                if not any(taken.get(card) in later for slot in slots for card in slot):
+                ended = {g for g in self.cards if coordinator.scheduler.groups[g].complete}
+                if not any(taken.get(card) in ended for slot in slots for card in slot):
                     for slot in slots:
                         self.registry.ready(self.registry.start_worker(self.registry.pool_for(group), gpu_ids=slot))
 

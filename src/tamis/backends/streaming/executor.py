@@ -1,4 +1,4 @@
-"""The streaming executor: the coordinator on the actors of a Ray cluster, balanced while it runs."""
+"""The streaming executor: the coordinator on the actors of a Ray cluster, with an autoscaler."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ STORE_SHARE = 0.4
 
 
 class StreamingExecutor:
-    """Runs a pipeline on a Ray cluster: all stages at the same time, with as many workers each as they need.
+    """Runs a pipeline on a Ray cluster: all stages at the same time, each with as many workers as it needs.
 
     Args:
         address: The cluster's address. By default the one this process is connected to, else ``RAY_ADDRESS``, else a
             new one on this machine that ends with the run.
-        execution_mode: ``"streaming"``, or ``"batch"``: one stage after the other, over the whole data, which is set
-            down in the run directory in between.
+        execution_mode: ``"streaming"``, or ``"batch"``: one stage after the other over the whole data, which is
+            spilled to the run directory in between.
         memory_budget: Memory for tasks between stages, in bytes or as ``"1GiB"``. By default 40 % of the cluster's
-            object stores, so that nothing has to be spilled to disk.
+            object stores, so that Ray does not spill to disk.
         retries: How often a task is tried again after its stage raised.
         fuse: Whether neighbouring CPU stages may run in one worker, without data moving between them.
         ignore_head_node: Whether to keep the head node free of work. ``CURATOR_IGNORE_RAY_HEAD_NODE=1`` does the same.
@@ -98,7 +98,7 @@ class StreamingExecutor:
             raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         try:
             return self._execute(plan, run, self._connected(plan))
         finally:
@@ -135,7 +135,7 @@ class StreamingExecutor:
                 ignore_head_node=self.ignore_head_node,
                 reserved=(self.reserved_cpus, self.reserved_gpus),
             )
-            # A plan that was checked may be given up before it is carried out.
+            # A plan that was checked may never be carried out.
             weakref.finalize(self, self._cluster.close).atexit = False
         if any(g.resources.gpu_memory_gb for g in plan.groups):
             self._cluster.measure_cards()
@@ -151,16 +151,16 @@ def _specs(plan: Plan) -> dict[int, GroupSpec]:
     return {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
 
 
-def _check_runtime_envs(plan: Plan, of_all: dict[str, Any] | None) -> None:
-    """Refuse runtime environments that Ray would refuse when the first worker is started."""
+def _check_runtime_envs(plan: Plan, of_executor: dict[str, Any] | None) -> None:
+    """Refuse runtime environments that Ray would refuse when the first worker starts."""
     from ray.runtime_env import RuntimeEnv
 
     of_stages = {f"stage {plan.vertices[g.entry].name!r}": g.runtime_env for g in plan.groups}
-    for whose, env in {"the executor": of_all, **of_stages}.items():
+    for whose, env in {"the executor": of_executor, **of_stages}.items():
         try:
             RuntimeEnv(**(env or {}))
         except (TypeError, ValueError) as error:
-            raise PlanError(f"the runtime_env of {whose} is none: {error}") from error
+            raise PlanError(f"invalid runtime_env for {whose}: {error}") from error
 
 
 def _least(plan: Plan, group: Group, nodes: list[Node]) -> Demand:
