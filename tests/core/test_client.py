@@ -257,7 +257,7 @@ def test_an_address_where_nobody_listens_is_refused() -> None:
         port = server.getsockname()[1]
     with pytest.raises(ClusterError, match=f"no Ray cluster can be reached at 127.0.0.1:{port}: .*refused"):
         RayClient(address=f"127.0.0.1:{port}").start()
-    with pytest.raises(ClusterError, match="'nonsense' is no address of a cluster"):
+    with pytest.raises(ClusterError, match="'nonsense' is not the address of a cluster"):
         RayClient(address="nonsense").start()
 
 

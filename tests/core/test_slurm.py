@@ -57,8 +57,8 @@ def test_the_batch_script_runs_the_command_on_a_cluster_of_all_nodes(job: Path) 
     program(tools / "srun", SRUN)
     program(tools / "tamis", TAMIS)
     path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    # A file of an earlier start of the same job, which was killed and put back in line, must lead nobody astray.
-    slurm.tell_address("127.0.0.1:1")
+    # A file of an earlier start of the same job, which was killed and requeued, must be ignored.
+    slurm.announce_address("127.0.0.1:1")
     done = subprocess.run(
         ["bash", str(SBATCH), "recipe.yaml", "--quiet"],
         env={**os.environ, "PATH": path, "SLURM_RESTART_COUNT": "1"},
@@ -97,7 +97,7 @@ def test_a_file_of_something_else_is_no_head(job: Path, monkeypatch: pytest.Monk
 def test_a_directory_that_cannot_be_written_is_told(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (job / "file").touch()
     monkeypatch.setenv("RAY_PORT_BROADCAST_DIR", str(job / "file"))
-    with pytest.raises(ClusterError, match="RAY_PORT_BROADCAST_DIR names another"):
+    with pytest.raises(ClusterError, match="Set RAY_PORT_BROADCAST_DIR to a"):
         SlurmRayClient().start()
 
 
@@ -110,9 +110,9 @@ def test_two_tasks_on_a_node_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_address_is_told_to_this_start_of_the_job_only(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_PORT_BROADCAST_DIR", str(job / "elsewhere"))
-    assert slurm.told_address() is None
-    slurm.tell_address("192.0.2.1:6379")
-    assert slurm.told_address() == "192.0.2.1:6379"
+    assert slurm.announced_address() is None
+    slurm.announce_address("192.0.2.1:6379")
+    assert slurm.announced_address() == "192.0.2.1:6379"
     assert json.loads((job / "elsewhere" / "ray_head_port_4711").read_text())["address"] == "192.0.2.1:6379"
     monkeypatch.setenv("SLURM_STEP_ID", "1")
-    assert slurm.told_address() is None
+    assert slurm.announced_address() is None
