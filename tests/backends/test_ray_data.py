@@ -40,17 +40,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["branch", "shuffle", "batches"])
-def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
+def test_results_equal_those_of_the_local_executor(name: str, source: Path, tmp_path: Path) -> None:
     expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
     assert run_on(RayDataExecutor(), PIPELINES[name], source, tmp_path / "ray_data") == expected
 
 
-def test_a_stage_for_gpus_runs_on_logical_ones(source: Path, tmp_path: Path) -> None:
+def test_a_gpu_stage_runs_on_logical_gpus(source: Path, tmp_path: Path) -> None:
     expected = run_on(LocalExecutor(workers=0), without_gpu, source, tmp_path / "local")
     assert run_on(RayDataExecutor(), with_gpu, source, tmp_path / "ray_data") == expected
 
 
-def test_no_input_gives_no_output(tmp_path: Path) -> None:
+def test_no_input_makes_no_output(tmp_path: Path) -> None:
     found = run_on(RayDataExecutor(), PIPELINES["map"], write_input(tmp_path / "in", rows=0), tmp_path / "run")
     assert found.files == {}
     assert found.outputs == []
@@ -99,7 +99,7 @@ def test_stages_are_set_up_once_per_node_and_worker_and_torn_down(tmp_path: Path
     assert found.count("teardown") == found.count("setup")
 
 
-def test_more_actor_stages_than_cores_run(tmp_path: Path) -> None:
+def test_more_actor_stages_than_cores_can_run(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     stages = [Counting(str(notes)).with_(name=f"s{i}", resources=Resources(cpus=2)) for i in range(5)]
@@ -128,7 +128,7 @@ class KillsItself(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
-def test_a_worker_that_dies_costs_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     result = run([KillsItself(str(marks), times=1)], tmp_path, batches(4))
@@ -179,7 +179,7 @@ def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path)
         run([Slow().with_(ray_stage_spec={"ray_remote_args": {"num_cpus": 2}})], tmp_path, batches(1))
 
 
-def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
+def test_too_many_gpus_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
     class Alone(Slow):
         fuse = False  # a worker of its own, although its neighbour needs the same
 
@@ -188,7 +188,7 @@ def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path
         run(stages, tmp_path, batches(1))
 
 
-def test_what_is_refused_leaves_earlier_output_alone(tmp_path: Path) -> None:
+def test_a_refused_run_leaves_earlier_output_alone(tmp_path: Path) -> None:
     earlier = tmp_path / "out" / "earlier.jsonl"
     earlier.parent.mkdir()
     earlier.touch()
@@ -212,7 +212,7 @@ class SendsALot(ProcessingStage[DocumentBatch, DocumentBatch]):
         return [DocumentBatch({"n": [i], "ballast": ["x" * 200_000]}) for i in range(40)]
 
 
-def test_a_worker_that_dies_while_it_sends_costs_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_dies_while_it_sends_loses_nothing(tmp_path: Path) -> None:
     stages = [SendsALot(str(tmp_path)), Slow(0.0).with_(num_workers=1)]
     result = run(stages, tmp_path, batches(1))
     assert [t.data["n"].to_pylist() for t in result] == [[i] for i in range(40)]

@@ -39,17 +39,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["branch"])
-def test_gives_what_the_local_executor_gives(name: str, source: Path, tmp_path: Path) -> None:
+def test_results_equal_those_of_the_local_executor(name: str, source: Path, tmp_path: Path) -> None:
     expected = run_on(LocalExecutor(workers=0), PIPELINES[name], source, tmp_path / "local")
     assert run_on(XennaExecutor(), PIPELINES[name], source, tmp_path / "xenna") == expected
 
 
-def test_a_stage_for_gpus_runs_on_logical_ones(source: Path, tmp_path: Path) -> None:
+def test_a_gpu_stage_runs_on_logical_gpus(source: Path, tmp_path: Path) -> None:
     expected = run_on(LocalExecutor(workers=0), without_gpu, source, tmp_path / "local")
     assert run_on(XennaExecutor(), with_gpu, source, tmp_path / "xenna") == expected
 
 
-def test_batch_mode_gives_the_same(source: Path, tmp_path: Path) -> None:
+def test_batch_mode_has_the_same_results(source: Path, tmp_path: Path) -> None:
     expected = run_on(
         LocalExecutor(workers=0, execution_mode="batch"), PIPELINES["no-writer"], source, tmp_path / "local"
     )
@@ -91,7 +91,7 @@ class NotesItsProcess(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
-def test_no_process_is_left_behind(tmp_path: Path) -> None:
+def test_no_process_remains(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     initial = [DocumentBatch({"n": [i]}) for i in range(3)]
