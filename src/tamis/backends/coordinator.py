@@ -5,7 +5,7 @@ substrate, it guarantees:
 
 - every task is processed until it is done or set aside with its cause, and its files are published once;
 - the memory of tasks between stages stays within the budget (a task that does not fit runs alone);
-- the pipeline cannot deadlock: when nothing runs, the most downstream batch that is ready may exceed the budget.
+- the pipeline cannot deadlock: a ready batch may exceed the budget if neither its stage nor a later one is busy.
 """
 
 from __future__ import annotations

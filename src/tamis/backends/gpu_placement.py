@@ -110,7 +110,7 @@ class NodeState:
         )
 
     def of(self, nodes: tuple[str, ...]) -> NodeState:
-        """The same state for other nodes."""
+        """The same state for some of its nodes."""
         return NodeState(nodes, self.cpus, self.memory, self.free_cpus, self.free, self.placed)
 
 

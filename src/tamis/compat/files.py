@@ -159,7 +159,7 @@ def merge_file_prefixes(input_dir: str, output_prefix: str) -> None:
     for pair in pairs:
         for ending in (".bin", ".idx"):
             if not os.path.isfile(pair + ending):
-                raise FileNotFoundError(f"{pair}{ending} is missing beside the other file of the pair")
+                raise FileNotFoundError(f"{pair}{ending} is missing, but the other file of the pair exists")
     if not pairs:
         raise ValueError(f"there is no pair of .bin and .idx files in {input_dir}")
     megatron.merge_file_prefixes(pairs, output_prefix)

@@ -73,5 +73,5 @@ def _refuse_array() -> None:
         raise PlanError(
             f"this is one of {os.environ[_ARRAY_TASKS]} tasks of a Slurm array, and tamis does not divide the input "
             "among them: each would do all of the work. Use one job with several nodes and SlurmRayClient, or, if each "
-            f"task of the array has input and output of its own, set {_ARRAY}=0"
+            f"task of the array has separate input and output, set {_ARRAY}=0"
         )

@@ -46,7 +46,7 @@ _SEAL_BYTES = hashlib.sha256().digest_size
 _FOLDER_MODE = 0o700
 
 COMPILED_FROM = ("arguments.py", "compiler.py", "measures.py", "operations.py", "signatures.py")
-"""The modules beside ``sources`` that compiled kernels depend on."""
+"""The modules outside of ``sources`` that compiled kernels depend on."""
 
 _LOG = logging.getLogger("tamis")
 _WARNED: set[Path] = set()
@@ -229,8 +229,8 @@ def _numba_version() -> str:
     found = importlib.util.find_spec("numba")
     if found is None or found.origin is None:
         return "none"  # only the compiler needs it
-    beside = os.listdir(Path(found.origin).parents[1])
-    installed = [name for name in beside if name.startswith("numba-") and name.endswith((".dist-info", ".egg-info"))]
+    packages = os.listdir(Path(found.origin).parents[1])
+    installed = [name for name in packages if name.startswith("numba-") and name.endswith((".dist-info", ".egg-info"))]
     if installed:
         return " ".join(sorted(installed))
     from importlib import metadata  # takes long to import
