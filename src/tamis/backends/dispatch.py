@@ -43,7 +43,7 @@ AHEAD = 8
 """The worker of an ``async`` stage holds 1/AHEAD more assignments than it may have in flight."""
 
 CANCEL_S = 10.0
-"""How long after its time limit a call of an ``async`` stage ends its worker: usually the worker has cancelled it."""
+"""How long a call of an ``async`` stage may exceed its limit before its worker is killed: usually it is cancelled."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Assignment:
 
 @dataclass
 class GroupTiming:
-    """Measurements of a group, and its trouble with workers.
+    """Measurements of a group, and its failures.
 
     Args:
         service: Seconds per task and per assignment.

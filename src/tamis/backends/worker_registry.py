@@ -158,7 +158,7 @@ class WorkerRegistry:
         if not worker.draining:
             worker.draining = True
             self._leave_members(worker)
-            self._unpark(worker.node)  # this worker may have been the one off the parked list
+            self._unpark(worker.node)  # this worker may have been the unparked one
             if not worker.tickets:
                 self._substrate.stop_worker(worker.index)
 
