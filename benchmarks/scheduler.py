@@ -116,7 +116,7 @@ def through_the_coordinator(tasks: int, stages: int, workers: int) -> float:
     pool = Pool(frozenset(range(1, stages + 1)), 0)
     registry = WorkerRegistry(substrate, [pool], nodes, elastic=True)
     for worker in range(workers):
-        registry.hire(0, f"node {worker % len(nodes)}")
+        registry.start_worker(0, f"node {worker % len(nodes)}")
     coordinator = Coordinator(plan, substrate, registry, tally, Limits(workers, 2**40), stop=Never())
     began = time.process_time()
     assert coordinator.run()

@@ -41,7 +41,7 @@ def test_one_worker_keeps_many_calls_in_flight(
 
 
 @pytest.mark.parametrize("executor", LOCAL, ids=KINDS)
-def test_answers_may_come_in_any_order(tmp_path: Path, executor: LocalExecutor) -> None:
+def test_results_may_arrive_in_any_order(tmp_path: Path, executor: LocalExecutor) -> None:
     assert numbers(run(tmp_path, Backwards(), executor, rows_of(20))) == list(range(20))
 
 

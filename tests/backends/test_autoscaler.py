@@ -1,4 +1,4 @@
-"""The autoscaler and the coordinator on simulated clusters: how fast they are, and what holds whatever goes wrong."""
+"""The autoscaler and the coordinator on simulated clusters: their speed, and what they guarantee despite failures."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("nodes", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_pipeline_is_as_fast_as_the_best_fixed_workers(name: str, nodes: list[Node]) -> None:
+def test_a_pipeline_is_as_fast_as_with_the_best_fixed_workers(name: str, nodes: list[Node]) -> None:
     scenario = SCENARIOS[name]
     plan = plan_of(scenario.steps, TASKS)
 
@@ -206,7 +206,7 @@ def audited(run: Run, *, until_s: float = 5000.0) -> Run:
         # What a group makes of its first tasks is not known before, so each of those begun until then may make more.
         largest = max(g.batch_size for g in run.plan.groups) * MIB
         assert coordinator.held_bytes + coordinator.reserved_bytes <= run.budget + (1 + ways * most_workers) * largest
-        for group in run.staffed:
+        for group in run.dedicated:
             there = list(run.registry.of_pool(run.registry.pool_for(group.index)))
             assert group.workers.most is None or len(there) <= group.workers.most
 
@@ -236,7 +236,7 @@ happenings = st.lists(st.tuples(st.floats(0.0, 60.0), st.sampled_from(["lose", "
     st.booleans(),
     st.sampled_from([0.0, 2.0]),
 )
-def test_whatever_happens_every_task_is_done_once(
+def test_every_task_is_done_once_whatever_fails(
     chain: list[Step],
     tasks: int,
     happens: list[tuple[float, str]],
@@ -286,7 +286,7 @@ def test_whatever_happens_every_task_is_done_once(
     assert run.coordinator.held_bytes == run.coordinator.reserved_bytes == 0
 
 
-def test_all_machines_may_go_if_others_come() -> None:
+def test_a_run_survives_the_loss_of_all_machines_if_others_join() -> None:
     chain = [Step(0.5), Step(1.0, WHOLE, setup_s=5)]
     plan = plan_of(chain, 100)
     run = Run(plan, Trade(plan, chain), TWO_NODES, seen_after_s=2.0)
@@ -298,18 +298,18 @@ def test_all_machines_may_go_if_others_come() -> None:
     assert len(run.books.done) == 200
 
 
-def test_a_run_whose_machines_do_not_come_back_is_given_up() -> None:
+def test_a_run_fails_if_its_machines_do_not_come_back() -> None:
     chain = [Step(0.5), Step(1.0, WHOLE, setup_s=5)]
     plan = plan_of(chain, 100)
     run = Run(plan, Trade(plan, chain), [*TWO_NODES, Node("c", 4)])
     for name in "ab":
         run.cluster.later(20.0, lambda name=name: run.cluster.lose_node(name))
-    with pytest.raises(ResourceError, match=r"stage 'v2' has work but for 60 s no machine had room for a worker of it"):
+    with pytest.raises(ResourceError, match=r"stage 'v2' has work, but no machine has had room for one of its workers"):
         audited(run).go()
 
 
 @pytest.mark.parametrize("resources", [CPU, WHOLE], ids=["CPU", "GPU"])
-def test_a_run_whose_workers_never_come_up_is_given_up_and_told_of_before(resources: Resources) -> None:
+def test_a_run_whose_workers_never_start_fails_after_a_message(resources: Resources) -> None:
     class Never(Trade):
         def start(self, groups: frozenset[int], node: str) -> Start:
             return Start(math.inf if 2 in groups else 0.0)
@@ -317,10 +317,10 @@ def test_a_run_whose_workers_never_come_up_is_given_up_and_told_of_before(resour
     chain = [Step(0.5, QUARTER), Step(1.0, resources)]
     plan = plan_of(chain, 100)
     run = Run(plan, Never(plan, chain), ONE_NODE)
-    with pytest.raises(ResourceError, match=r"stage 'v2' has work but for 600 s no worker of it came up"):
+    with pytest.raises(ResourceError, match=r"stage 'v2' has work, but none of its workers started in 600 s"):
         audited(run).go()
     (told,) = run.auditor.messages
-    assert told.startswith("no worker of stage 'v2' has come up for 60 s")
+    assert told.startswith("no worker of stage 'v2' has started in 60 s")
 
 
 @pytest.mark.parametrize("resources", [CPU, WHOLE], ids=["CPU", "GPU"])
@@ -342,7 +342,7 @@ def test_a_task_that_kills_every_worker_is_set_aside_and_the_rest_is_done(tmp_pa
     assert len(run.auditor.messages) == 2
 
 
-def test_a_task_that_hangs_is_ended_and_set_aside(tmp_path: Path) -> None:
+def test_a_task_that_hangs_is_set_aside(tmp_path: Path) -> None:
     chain = [Step(0.1), Step(1.0, timeout_s=10.0), Step(0.1)]
     plan = plan_of(chain, 100)
 
@@ -359,7 +359,7 @@ def test_a_task_that_hangs_is_ended_and_set_aside(tmp_path: Path) -> None:
     assert run.cluster.now() < 3 * (10 + 1 + 1) + 20
 
 
-def test_a_slow_set_up_is_no_hang() -> None:
+def test_a_slow_setup_does_not_count_as_a_hang() -> None:
     chain = [Step(1.0, timeout_s=10.0, setup_s=30.0)]
     plan = plan_of(chain, 20)
     run = Run(plan, Trade(plan, chain), ONE_NODE)
@@ -367,7 +367,7 @@ def test_a_slow_set_up_is_no_hang() -> None:
     assert len(run.books.outputs) == 20
 
 
-def test_set_ups_that_fail_now_and_then_are_tried_again() -> None:
+def test_a_setup_that_fails_sometimes_is_tried_again() -> None:
     chain = [Step(0.5, death) for death in (CPU, WHOLE)]
     plan = plan_of(chain, 300)
     model = Weather(plan, chain, rng=random.Random(0), death=0.05, failed_setups=True)
@@ -390,7 +390,7 @@ def test_a_stage_that_cannot_be_set_up_ends_the_run_with_its_cause() -> None:
 
 @pytest.mark.parametrize("seconds", [(0.001, 0.002, 0.001), (0.1, 2.0, 0.02)], ids=["brief", "long"])
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_what_is_begun_is_finished_before_more_is_read(seconds: tuple[float, ...], batch_size: int) -> None:
+def test_tasks_that_have_begun_are_finished_before_more_are_read(seconds: tuple[float, ...], batch_size: int) -> None:
     """Also with memory for everything, and whatever the times of the stages are: little is under way at a time."""
     chain = [Step(seconds[0]), Step(seconds[1], batch_size=batch_size), Step(seconds[2])]
     plan = plan_of(chain, 1500)
@@ -402,7 +402,7 @@ def test_what_is_begun_is_finished_before_more_is_read(seconds: tuple[float, ...
     assert max(under_way) <= 4 * workers * batch_size + 2 * workers
 
 
-def test_where_the_workers_asked_for_do_not_fit_every_stage_has_one() -> None:
+def test_every_stage_has_one_worker_if_the_requested_ones_do_not_fit() -> None:
     """Three stages want a GPU on each of two machines, which have three each; a fourth wants one somewhere."""
     chain = [Step(0.5, WHOLE, workers=Sizing(per_node=1)) for _ in range(3)] + [Step(0.5, WHOLE)]
     plan = plan_of(chain, 60)
@@ -418,7 +418,7 @@ def test_where_the_workers_asked_for_do_not_fit_every_stage_has_one() -> None:
     ("sizing", "most", "least"),
     [(Sizing(3, 3), 3, 3), (Sizing(most=2), 2, 1), (Sizing(least=5), 16, 5), (Sizing(per_node=2), 4, 4)],
 )
-def test_stages_have_the_workers_they_ask_for(sizing: Sizing, most: int, least: int) -> None:
+def test_stages_have_the_number_of_workers_they_request(sizing: Sizing, most: int, least: int) -> None:
     chain = [Step(0.1), Step(0.4, workers=sizing), Step(0.1)]
     plan = plan_of(chain, 400)
     run = Run(plan, Trade(plan, chain), TWO_NODES, budget=64 * MIB)
@@ -449,7 +449,7 @@ def test_workers_of_a_stage_that_is_done_make_room_for_others() -> None:
 # --- where ----------------------------------------------------------------------------------------------------------
 
 
-def test_large_data_is_worked_on_where_it_lies() -> None:
+def test_large_data_is_processed_on_the_machine_that_holds_it() -> None:
     chain = [Step(0.2), Step(1.0, WHOLE, setup_s=5)]
     plan = plan_of(chain, 1000, size=64 * MIB)
     nodes = [Node(name, 8, (0.0,)) for name in "abcd"]
@@ -467,7 +467,7 @@ def audited_for_large(run: Run) -> Run:
 
 
 @pytest.mark.parametrize("service_s", [0.1, 0.25, 1.0])
-def test_idle_workers_elsewhere_get_work_where_one_machine_makes_it_all(service_s: float) -> None:
+def test_idle_workers_on_other_machines_get_work_that_one_machine_makes(service_s: float) -> None:
     """All data lies on a machine with one GPU. Its worker is always at work, and so are the three elsewhere."""
     chain = [Step(0.02), Step(service_s, WHOLE, setup_s=5)]
     plan = plan_of(chain, 600, size=64 * MIB)
@@ -500,7 +500,7 @@ class Tally(Books):
         self.outputs += 1
 
 
-def test_nothing_grows_with_the_tasks_that_are_done() -> None:
+def test_memory_does_not_grow_with_finished_tasks() -> None:
     chain = [Step(0.001), Step(0.002, batch_size=4), Step(0.001)]
     plan = plan_of(chain, 100_000 // 3)
     run = Run(plan, Trade(plan, chain), [Node("a", 8), Node("b", 8)])
@@ -539,7 +539,7 @@ def watched(run: Run, numbers: list[int]) -> Run:
     return run
 
 
-def test_general_workers_that_nobody_waits_for_are_let_go() -> None:
+def test_general_workers_that_are_not_needed_are_stopped() -> None:
     steps = [Step(0.1), Step(1.0, WHOLE, setup_s=5), Step(0.1)]
     plan, numbers = plan_of(steps, 600), list[int]()
     run = watched(Run(plan, Trade(plan, steps), [Node("a", 64, (0.0,) * 4)]), numbers)
@@ -549,7 +549,7 @@ def test_general_workers_that_nobody_waits_for_are_let_go() -> None:
     assert run.cluster.now() <= 1.05 * 600 / 4 + 10
 
 
-def test_general_workers_that_were_let_go_come_back_when_they_are_needed() -> None:
+def test_general_workers_are_started_again_when_they_are_needed() -> None:
     steps = [Step(0.1), Step(1.0, WHOLE, setup_s=5)]
     plan, numbers = plan_of(steps, 1200), list[int]()
 
@@ -565,7 +565,7 @@ def test_general_workers_that_were_let_go_come_back_when_they_are_needed() -> No
     assert run.cluster.now() <= 1.1 * 1200 / 4 + 10
 
 
-def test_there_are_more_general_workers_where_staffed_ones_are_held_up_by_what_they_made() -> None:
+def test_more_general_workers_are_started_if_the_outputs_of_dedicated_ones_pile_up() -> None:
     steps = [Step(0.05, WHOLE, setup_s=5), Step(4.0)]
     plan, numbers = plan_of(steps, 1000), list[int]()
     run = watched(Run(plan, Trade(plan, steps), [Node("a", 32, (0.0,))], budget=64 * MIB), numbers)

@@ -1,4 +1,4 @@
-"""Worker counts and their places: the scenarios it was made for, and properties on random clusters."""
+"""How many workers stages get, and where: typical scenarios, and properties on random clusters."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_gpu_bound_pipeline_uses_every_gpu() -> None:
     assert sorted(slot.gpu_ids for slot in layout[2]) == [(0,), (1,), (2,), (3,)]
 
 
-def test_quarters_share_one_card_beside_whole_gpus() -> None:
+def test_quarters_share_one_card_next_to_whole_gpus() -> None:
     demands = [Demand(1, "a", QUARTER, service_s=1.0), Demand(2, "b", WHOLE, service_s=1.0)]
     layout = lay_out(ONE_NODE, demands, 0.3, {})
     assert counts(layout) == {1: 3, 2: 3}
@@ -131,7 +131,7 @@ def test_unmeasured_stage_leaves_a_measured_one_its_minimum() -> None:
     assert counts(lay_out(ONE_NODE, demands, 1.0, {})) == {0: 2, 1: 2}
 
 
-def test_new_stage_gets_its_minimum_from_those_who_have_more() -> None:
+def test_new_stage_gets_its_minimum_from_stages_that_have_more() -> None:
     seen = Demand(0, "seen", WHOLE, service_s=1.0, setup_s=1000)
     full = lay_out(ONE_NODE, [seen], 0.1, {})
     layout = lay_out(ONE_NODE, [seen, Demand(1, "new", WHOLE)], 0.1, full)
@@ -140,7 +140,7 @@ def test_new_stage_gets_its_minimum_from_those_who_have_more() -> None:
 
 
 def test_cpu_stage_does_not_grow_before_the_others_are_measured() -> None:
-    demand = Demand(0, "staffed", Resources(cpus=1), service_s=9.0)
+    demand = Demand(0, "dedicated", Resources(cpus=1), service_s=9.0)
     assert counts(lay_out(ONE_NODE, [demand], None, {})) == {0: 1}
     assert counts(lay_out(ONE_NODE, [demand], 1.0, {})) == {0: 14}
 
@@ -155,7 +155,7 @@ def test_nothing_to_do() -> None:
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
-def test_never_more_workers_than_tasks_can_still_come() -> None:
+def test_never_more_workers_than_remaining_tasks() -> None:
     demand = Demand(0, "gpu", WHOLE, service_s=5.0)
     layout = lay_out(ONE_NODE, [demand], 0.1, {})
     assert counts(lay_out(ONE_NODE, [replace(demand, work_left=2)], 0.1, layout)) == {0: 2}
@@ -206,7 +206,7 @@ def test_memory_is_a_fraction_of_each_card() -> None:
     assert Counter(slot.node for slot in layout[0]) == {"small": 2, "large": 8}
 
 
-def test_what_fits_on_large_cards_only_gets_them() -> None:
+def test_workers_that_fit_only_on_large_cards_get_them() -> None:
     nodes = [Node("mixed", cpus=16, gpus=(80.0, 24.0, 24.0))]
     demands = [
         Demand(0, "large", Resources(cpus=1, gpu_memory_gb=60), service_s=1.0),
@@ -237,7 +237,7 @@ def test_workers_of_a_lost_node_are_replaced_elsewhere() -> None:
     assert lay_out(nodes[:1], [demand], 0.0, before) == {0: [Slot("a", (0,))]}
 
 
-def test_room_of_one_who_leaves_is_used_by_several() -> None:
+def test_several_workers_use_the_room_of_one_that_leaves() -> None:
     demands = [
         Demand(0, "small", Resources(cpus=0.5), service_s=1.0, min_workers=2),
         Demand(1, "large", Resources(cpus=2), service_s=1.0, max_workers=2),
@@ -246,7 +246,7 @@ def test_room_of_one_who_leaves_is_used_by_several() -> None:
     assert counts(layout)[0] >= 2
 
 
-def test_cluster_that_became_too_small_gives_what_it_has() -> None:
+def test_cluster_that_became_too_small_is_used_fully() -> None:
     demands = [Demand(0, "a", WHOLE, service_s=1.0), Demand(1, "b", WHOLE, service_s=1.0)]
     layout = lay_out([Node("a", cpus=4, gpus=(80.0,))], demands, 0.0, {})
     assert sorted(counts(layout).values()) == [0, 1]
@@ -287,7 +287,7 @@ def test_fractions_move_together_for_a_minimum() -> None:
     assert len(set(layout[0])) == 1
 
 
-def test_surplus_stays_while_nobody_needs_it() -> None:
+def test_surplus_stays_while_its_room_is_not_needed() -> None:
     current = {0: [Slot("a", (card,)) for card in range(4)]}
     assert lay_out(ONE_NODE, [Demand(0, "quick", WHOLE, service_s=0.01)], 0.01, current) == current
 
@@ -297,7 +297,7 @@ def test_surplus_gives_its_cores_to_the_general_workers() -> None:
     assert counts(lay_out(ONE_NODE, [Demand(0, "quick", WHOLE, service_s=0.01)], 0.5, current)) == {0: 1}
 
 
-def test_surplus_stays_when_the_change_does_not_pay_in_time() -> None:
+def test_surplus_stays_if_the_change_does_not_pay_off_in_time() -> None:
     current = {0: [Slot("a", (card,)) for card in range(3)], 1: [Slot("a", (3,))]}
     demands = [Demand(0, "quick", WHOLE, service_s=0.5), Demand(1, "slow", WHOLE, service_s=1.0, setup_s=30)]
     assert counts(lay_out(ONE_NODE, demands, 0.1, current, horizon_s=60)) == {0: 2, 1: 2}
@@ -357,7 +357,7 @@ def test_spare_worker_for_a_stage_that_is_nearly_the_slowest() -> None:
         (
             [Node("a", 8, (80.0,) * 2)],
             [Demand(0, "part", Resources(gpus=0.6), min_workers=3)],
-            "3 x 0.6 (part) = 1.8 GPUs at the same time, the cluster has 2 (node a: 2), and these do not go side by",
+            "3 x 0.6 (part) = 1.8 GPUs at the same time, the cluster has 2 (node a: 2), but a share must be on one",
         ),
     ],
 )
@@ -432,7 +432,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Node], list[Demand], float | None]
 
 @settings(max_examples=300, deadline=None)
 @given(situations(), st.data())
-def test_every_layout_is_valid_and_left_as_it_is(
+def test_every_layout_is_valid_and_stable(
     situation: tuple[list[Node], list[Demand], float | None], data: st.DataObject
 ) -> None:
     nodes, demands, shared = situation
@@ -523,7 +523,7 @@ def test_old_layouts_come_close_to_the_best(
     assert rate(nodes, demands, shared, lay_out(nodes, demands, shared, old)) * 1.051 >= fresh
 
 
-def test_a_rate_that_is_tried_and_just_reached_is_not_taken_for_the_highest() -> None:
+def test_a_rate_that_is_just_reached_is_not_taken_as_the_highest() -> None:
     # Half of the way from 1 / 1.7 to 5 / 1.7 is 3 / 1.7 and, as floating point has it, a bit more.
     nodes = [Node(name, 2, (80.0, 80.0)) for name in "ab"]
     sizes, times = (0.25, 0.5, 0.5), (1.0, 0.5, 1.7)

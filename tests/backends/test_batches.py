@@ -1,4 +1,4 @@
-"""Batches by rows, bytes and tokens: what a call of a stage is given, and what comes out."""
+"""Batches by rows, bytes and tokens: what a call of a stage is given, and what it returns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(tmp_path: Path, stage: Any, tasks: list[Any], executor: Any = None) -> A
 
 
 @pytest.mark.parametrize("stage", [Sizes(), Lists()], ids=["one task", "lists"])
-def test_small_tasks_are_put_together_and_large_ones_are_cut(tmp_path: Path, stage: Any) -> None:
+def test_small_tasks_are_joined_and_large_ones_are_cut(tmp_path: Path, stage: Any) -> None:
     result = run(tmp_path, stage.with_(batch_rows=10), tasks_of(4, 4, 4, 25, 1))
     rows = [row for task in result for row in task.data.to_pylist()]
     assert [row["n"] for row in rows] == [n for n in range(38) if n % 5 or isinstance(stage, Lists)]

@@ -1,4 +1,4 @@
-"""Tasks that fail for good: what is counted, what is kept of them, and how they are run again."""
+"""Tasks that fail for good: what is counted, what is stored, and how they are run again."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ def run(source: Path, tmp_path: Path, stage: Stage, executor: LocalExecutor) -> 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("fuse", [True, False])
-def test_a_crash_is_booked_at_the_stage_that_ran_with_the_rows_that_are_known(
-    source: Path, tmp_path: Path, fuse: bool
-) -> None:
+def test_a_crash_is_counted_at_the_running_stage_with_the_known_rows(source: Path, tmp_path: Path, fuse: bool) -> None:
     result = run(source, tmp_path, Dies(23), LocalExecutor(2, "processes", fuse=fuse))
     assert result.summary.output_rows == 30
     (aside,) = RunDirectory(result.run_dir).tasks_set_aside()

@@ -1,4 +1,4 @@
-"""GPU stages on the local executor: which worker is given which card. The cards are only pretended to be there."""
+"""GPU stages on the local executor: which worker is given which card. The cards are simulated."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_two_stages_with_a_whole_card_each_get_different_cards(tmp_path: Path, m
     assert sorted([*cards(rows, "a"), *cards(rows, "b")]) == ["0", "1"]
 
 
-def test_stages_that_need_more_cards_than_there_are_are_refused_with_the_arithmetic(
+def test_stages_that_need_too_many_cards_are_refused_with_the_arithmetic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, 24.0)
@@ -87,7 +87,7 @@ def test_in_batch_mode_stages_use_the_same_card_one_after_the_other(
     assert cards(rows, "a") == cards(rows, "b") == {"0"}
 
 
-def test_parts_of_cards_are_packed_as_on_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_of_cards_are_packed_as_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 24.0, 48.0)
     whole = OnCard().with_(name="a", resources=Resources(gpus=1))
     memory = OnCard().with_(name="b", resources=Resources(gpu_memory_gb=24))

@@ -48,7 +48,7 @@ class World:
     announced: bool = False
 
     def plan(self) -> Plan:
-        """Group 0 is the source; every later one hangs behind one or more earlier ones."""
+        """Group 0 is the source; every later one follows one or more earlier ones."""
         n = self.groups
         inputs: dict[int, list[int]] = {i: [] for i in range(n)}
         for i in range(1, n):
@@ -236,7 +236,7 @@ def test_memory_stays_within_the_budget(seed: int, shape: tuple[int, int, int], 
     world = World(random.Random(seed), *shape, budget=budget_mib * MIB)
     _, accountant, _ = carry_out(world)
     # One task that does not fit may run alone. What a group makes of its first task is not known before it ran, so
-    # the tasks begun until then may make more than was set aside: each of them up to all ways out of the group.
+    # the tasks begun until then may make more than was set aside: each of them up to all outputs of the group.
     first_time = sum(2 * len(ways) for ways in world.edges.values()) * world.workers
     assert accountant.peak <= (budget_mib + 1 + first_time) * MIB
 
@@ -260,7 +260,7 @@ def test_memory_of_a_chain_never_exceeds_the_budget(
 
 @settings(max_examples=300, deadline=None)
 @given(seeds, shapes, st.integers(2, 7))
-def test_batches_do_not_depend_on_who_finished_first(seed: int, shape: tuple[int, int, int], batch: int) -> None:
+def test_batches_do_not_depend_on_which_task_finishes_first(seed: int, shape: tuple[int, int, int], batch: int) -> None:
     def batches(service_seed: int, death: float) -> list[tuple[str, ...]]:
         world = World(random.Random(seed), *shape, budget=64 * MIB, batch=batch, death=death)
         plan = world.plan()
@@ -273,9 +273,7 @@ def test_batches_do_not_depend_on_who_finished_first(seed: int, shape: tuple[int
 
 @settings(max_examples=300, deadline=None)
 @given(seeds, shapes, st.integers(0, 60))
-def test_a_stop_finishes_what_is_in_flight_and_nothing_twice(
-    seed: int, shape: tuple[int, int, int], after: int
-) -> None:
+def test_a_stop_finishes_running_tasks_and_repeats_none(seed: int, shape: tuple[int, int, int], after: int) -> None:
     world = World(random.Random(seed), *shape, budget=8 * MIB, stop_after=after)
     books, _, done = carry_out(world)
     must_be_done, outputs = expected(World(random.Random(seed), *shape, budget=8 * MIB))
@@ -300,8 +298,8 @@ def test_a_task_that_kills_every_worker_is_reported_as_such() -> None:
         carry_out(world, retries=2)
 
 
-def test_a_worker_is_not_blamed_for_tasks_it_had_not_begun() -> None:
-    """Of the tasks a dead worker held, only the one it was working on counts a try."""
+def test_tasks_that_had_not_begun_do_not_count_as_failed() -> None:
+    """Of the tasks a dead worker held, only the running one counts as a failed attempt."""
 
     class DiesOnce(World):
         deaths = 0
@@ -354,7 +352,7 @@ def test_a_worker_has_as_many_calls_in_flight_as_its_stage_allows() -> None:
     assert 10.0 <= clock < 11.5, "1,000 calls of one second, 100 at a time"
 
 
-def test_input_is_fetched_and_results_are_handed_over_while_a_worker_computes() -> None:
+def test_input_is_fetched_and_results_are_stored_while_a_worker_computes() -> None:
     world = Chain(random.Random(0), 2, 50, 1, 1000 * MIB, seconds=1.0, fetch_s=0.8, hand_over_s=0.8)
     assert world.run_on_one_worker().now() < 50 * 1.0 + 5.0, "one after the other it would take 130 seconds"
 
@@ -374,7 +372,7 @@ def test_of_many_calls_in_flight_only_the_overdue_one_counts_as_failed() -> None
     assert len(world.started) == 30
 
 
-def test_short_tasks_are_given_out_in_portions_and_nobody_waits_meanwhile() -> None:
+def test_short_tasks_are_given_out_in_portions_and_no_worker_waits() -> None:
     class Short(World):
         def work(self, group: int, batch: list[Envelope]) -> Work:
             return Work(0.05, Outcome(outputs=self.children(group, batch), seconds=0.05))
@@ -397,7 +395,7 @@ def test_short_tasks_are_given_out_in_portions_and_nobody_waits_meanwhile() -> N
 
 
 @pytest.mark.parametrize("batch", [1, 5, 300])
-def test_the_first_output_is_there_long_before_the_last_input_is_read(batch: int) -> None:
+def test_the_first_output_comes_long_before_the_last_input_is_read(batch: int) -> None:
     class Watched(World):
         fed_at_first_output: int | None = None
 

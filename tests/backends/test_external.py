@@ -1,5 +1,4 @@
-"""The driver of foreign engines, on an engine in this process that does what real ones do now and then: all out of
-order, some of it twice, and some of it not at all."""
+"""The driver of external engines, on an engine in this process that reorders, repeats and loses tasks."""
 
 from __future__ import annotations
 
@@ -127,29 +126,29 @@ def test_order_and_repetition_do_not_matter(name: str, fuse: bool, source: Path,
     for seed in range(3):
         found = run_on(Shaky(seed, fuse), PIPELINES[name], source, tmp_path / f"shaky-{seed}")
         assert found == expected
-        assert list((tmp_path / f"shaky-{seed}").rglob("*.tmp")) == []  # what was done twice left nothing behind
+        assert list((tmp_path / f"shaky-{seed}").rglob("*.tmp")) == []  # repeated work left no files
 
 
-def test_tasks_that_an_engine_loses_are_missed(source: Path, tmp_path: Path) -> None:
+def test_tasks_that_an_engine_loses_are_reported(source: Path, tmp_path: Path) -> None:
     with pytest.raises(StageError, match="lost 2 tasks"):
         run_on(Shaky(fuse=False, loses="a task"), PIPELINES["map"], source, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["fan-out", "shuffle", "batches"])
-def test_what_was_booked_can_be_made_again(name: str, source: Path, tmp_path: Path) -> None:
+def test_a_task_can_be_repeated_after_it_was_recorded(name: str, source: Path, tmp_path: Path) -> None:
     """A worker may die after the driver was told of its task, and before the engine has all that it made."""
     expected = run_on(LocalExecutor(workers=0, fuse=False), PIPELINES[name], source, tmp_path / "local")
     assert run_on(Shaky(fuse=False, loses="first tries"), PIPELINES[name], source, tmp_path / "shaky") == expected
 
 
-def test_what_was_given_can_be_made_again(tmp_path: Path) -> None:
+def test_an_initial_task_can_be_repeated(tmp_path: Path) -> None:
     pipeline = Pipeline("test", stages=[Upper(), Upper().with_(name="again")])
     executor = Shaky(fuse=False, loses="first tries")
     result = pipeline.run(executor, [DocumentBatch({"text": ["a"]})], run_dir=str(tmp_path / "run"), progress="off")
     assert [t.data["text"].to_pylist() for t in result] == [["A"]]
 
 
-def test_failed_tasks_are_set_aside_when_asked(source: Path, tmp_path: Path) -> None:
+def test_failed_tasks_are_set_aside_if_requested(source: Path, tmp_path: Path) -> None:
     found = run_on(Shaky(fuse=False, keep_failed=True), failing, source, tmp_path)
     assert len(found.files) == 5
     (record,) = RunDirectory(str(tmp_path / "run")).quarantined(10)
@@ -207,11 +206,11 @@ def test_a_stage_that_takes_too_long_ends_the_run(keep_failed: bool, tmp_path: P
         run_one(Slow(task_s=1.0).with_(timeout_s=0.1), tmp_path, keep_failed=keep_failed)
 
 
-def test_setting_up_does_not_count_for_the_time_of_a_task(tmp_path: Path) -> None:
+def test_setup_does_not_count_towards_the_time_limit_of_a_task(tmp_path: Path) -> None:
     assert len(run_one(Slow(setup_s=1.0).with_(timeout_s=0.5), tmp_path)) == 1
 
 
-def test_an_address_on_which_nobody_listens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_listener_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ClusterError, match=r"no Ray cluster can be reached at 127.0.0.1:1"), connected("a test"):
         pass

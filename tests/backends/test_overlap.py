@@ -1,4 +1,4 @@
-"""While a worker computes, the next input is fetched and the last result is handed over."""
+"""While a worker computes, the next input is fetched and the last result is sent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def outcomes(substrate: Any) -> dict[int, Any]:
     raise AssertionError(f"only {sorted(found)} came back")
 
 
-def test_a_process_fetches_and_hands_over_while_it_computes(tmp_path: Path) -> None:
+def test_a_process_fetches_and_sends_while_it_computes(tmp_path: Path) -> None:
     substrate = ProcessSubstrate(spec(), RunPaths(str(tmp_path)), str(tmp_path / "payloads"))
     try:
         substrate.start_worker(0, frozenset({0}))
@@ -60,7 +60,7 @@ def test_a_process_fetches_and_hands_over_while_it_computes(tmp_path: Path) -> N
 
 
 @pytest.mark.ray
-def test_an_actor_fetches_and_hands_over_while_it_computes(tmp_path: Path) -> None:
+def test_an_actor_fetches_and_sends_while_it_computes(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
     from tamis.backends.substrates.ray import RaySubstrate
 

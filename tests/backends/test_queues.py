@@ -1,4 +1,4 @@
-"""The queues in front of a group, against sorted lists."""
+"""The queues of a group, compared with sorted lists."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_batches_come_out_in_the_order_of_the_input(operations: list[tuple[tuple
         assert len(queue) == queue.tasks == len(waiting)
         assert set(queue.homes()) == {home for _, home in waiting}
         for home in queue.homes():
-            assert queue.lies_on(home)
+            assert queue.has_batches_on(home)
             assert queue.peek(home)[0].order == min(order for order, lies_on in waiting if lies_on == home)
-    assert not queue.lies_on("c")
+    assert not queue.has_batches_on("c")
 
 
-def test_a_batch_lies_where_its_largest_task_does() -> None:
+def test_a_batch_is_queued_for_the_machine_of_its_largest_task() -> None:
     queue = ReadyQueue()
     queue.push([envelope((0,), "a", 5), envelope((1,), "b", 50), envelope((2,), "a", 5)])
     assert queue.homes() == ["b"]
@@ -84,6 +84,6 @@ def test_ordered_batches_do_not_depend_on_the_order_of_arrival(
         assert all(sum(batch) <= limit or len(batch) == 1 for batch in weights)
 
 
-def test_tasks_behind_a_barrier_have_places_of_their_own() -> None:
+def test_tasks_after_a_barrier_have_new_places() -> None:
     assert source_key((3, 1, 0)) == (3,)
     assert source_key((-1, 3, 1)) == (-1, 3)

@@ -82,7 +82,7 @@ def test_stages_are_set_up_once_per_node_and_worker_and_torn_down(tmp_path: Path
     assert found.count("teardown") == found.count("setup")
 
 
-def test_more_actor_stages_than_cores_run(tmp_path: Path) -> None:
+def test_more_actor_stages_than_cores_can_run(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     stages = [Counting(str(notes)).with_(name=f"s{i}", resources=Resources(cpus=2)) for i in range(5)]
@@ -111,7 +111,7 @@ class KillsItself(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
-def test_a_worker_that_dies_costs_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     result = run([KillsItself(str(marks), times=1)], tmp_path, batches(4))
@@ -162,7 +162,7 @@ def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path)
         run([Slow().with_(ray_stage_spec={"ray_remote_args": {"num_cpus": 2}})], tmp_path, batches(1))
 
 
-def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
+def test_too_many_gpus_are_refused_with_the_arithmetic(tmp_path: Path) -> None:
     class Alone(Slow):
         fuse = False  # a worker of its own, although its neighbour needs the same
 
@@ -171,7 +171,7 @@ def test_more_gpus_than_there_are_are_refused_with_the_arithmetic(tmp_path: Path
         run(stages, tmp_path, batches(1))
 
 
-def test_what_is_refused_leaves_earlier_output_alone(tmp_path: Path) -> None:
+def test_a_refused_run_leaves_earlier_output_alone(tmp_path: Path) -> None:
     earlier = tmp_path / "out" / "earlier.jsonl"
     earlier.parent.mkdir()
     earlier.touch()
@@ -195,7 +195,7 @@ class SendsALot(ProcessingStage[DocumentBatch, DocumentBatch]):
         return [DocumentBatch({"n": [i], "ballast": ["x" * 200_000]}) for i in range(40)]
 
 
-def test_a_worker_that_dies_while_it_sends_costs_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_dies_while_it_sends_loses_nothing(tmp_path: Path) -> None:
     stages = [SendsALot(str(tmp_path)), Slow(0.0).with_(num_workers=1)]
     result = run(stages, tmp_path, batches(1))
     assert [t.data["n"].to_pylist() for t in result] == [[i] for i in range(40)]

@@ -1,4 +1,4 @@
-"""What was lost with a machine is made again: exactly that, through all stages, and nothing is published twice."""
+"""Data that was lost with a machine is computed again, through all stages, and nothing is published twice."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_lost_data_is_made_again_through_all_stages() -> None:
     assert max(model.begun.values()) == 2
 
 
-def test_what_a_repetition_publishes_is_thrown_away() -> None:
+def test_files_of_a_repetition_are_discarded() -> None:
     run, model = lost_run(CHAIN, tasks=12, lose_at_s=12.0)
     assert_done_once(run, CHAIN, 12)
     twice = {f"{group}/{task}" for (group, task), times in model.begun.items() if times > 1 and group < 4}
     assert set(run.books.discarded) == twice
 
 
-def test_a_batch_is_repeated_as_it_was() -> None:
+def test_a_lost_result_repeats_its_whole_batch_once() -> None:
     """One lost result of a batch brings the whole batch back, once, however many of its results are lost."""
     steps = [Step(0.1), Step(0.1, batch_size=4), Step(5.0, workers=ON_ONE)]
     run, model = lost_run(steps, tasks=12, lose_at_s=12.0)
@@ -104,7 +104,7 @@ def test_only_the_lost_branch_is_made_again() -> None:
     assert any(times == 2 for (group, _), times in model.begun.items() if group == 1)
 
 
-def test_machines_may_go_while_data_is_made_again() -> None:
+def test_machines_may_be_lost_while_data_is_made_again() -> None:
     plan = plan_of(CHAIN, 20)
     model = Counted(plan, CHAIN)
     run = Run(plan, model, [Node("a", 4), Node("b", 4)], death_retries=100)
@@ -135,7 +135,7 @@ def test_a_stop_while_data_is_made_again_ends_the_run() -> None:
     assert len(run.books.outputs) == sum(stage == "v1" for stage, _ in run.books.done)
 
 
-def test_a_machine_with_many_workers_that_goes_does_not_end_the_run() -> None:
+def test_the_loss_of_a_machine_with_many_workers_does_not_end_the_run() -> None:
     steps = [Step(3.0), Step(0.1)]
     plan = plan_of(steps, 300)
     run = Run(plan, Trade(plan, steps), [Node("a", 64), Node("b", 2)])
@@ -143,7 +143,7 @@ def test_a_machine_with_many_workers_that_goes_does_not_end_the_run() -> None:
     assert_done_once(run, steps, 300)
 
 
-# --- the books of it, by themselves ---------------------------------------------------------------------------------
+# --- Recovery alone -------------------------------------------------------------------------------------------------
 
 
 def envelope(name: str, maker: Maker | None = None, payload: object = GONE) -> Envelope:
@@ -172,7 +172,7 @@ def test_results_of_one_assignment_are_made_again_together() -> None:
     assert not recovery
 
 
-def test_stages_that_make_something_else_are_told_of() -> None:
+def test_stages_that_make_something_else_are_reported() -> None:
     recovery = Recovery(lambda maker: None)
     maker = Maker(0, [envelope("source", payload=b"")])
     recovery.restore(envelope("x", maker), lambda: None)

@@ -1,4 +1,4 @@
-"""The books of the workers, against a plain list of them."""
+"""The worker registry, compared with a plain list of workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tamis.backends.worker_registry import Pool, Worker, WorkerRegistry
 
 
 class Silent:
-    """A substrate that only remembers who was started and stopped."""
+    """A substrate that only records which workers were started and stopped."""
 
     latency_s = 0.0
     volatile = False
@@ -84,7 +84,7 @@ def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, even
         busy = [w for w in workers if w.tickets]
         what = rng.random()
         if what < 0.2 or not workers:
-            registry.hire(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
+            registry.start_worker(rng.choice([GENERAL, GENERAL, RESERVED]), rng.choice(NODES))
         elif what < 0.4:
             for worker in workers:
                 if not worker.ready and rng.random() < 0.7:
@@ -108,9 +108,9 @@ def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, even
             registry.give(found, next(tickets), CPUS[group], 0.0)
 
 
-def test_a_worker_that_is_let_go_finishes_what_it_holds() -> None:
+def test_a_draining_worker_finishes_its_assignments() -> None:
     registry, substrate = new_crew()
-    worker = registry.hire(GENERAL, "a")
+    worker = registry.start_worker(GENERAL, "a")
     registry.ready(worker)
     registry.give(worker, 0, 1.0, 0.0)
     registry.give(worker, 1, 1.0, 0.0)
@@ -123,9 +123,9 @@ def test_a_worker_that_is_let_go_finishes_what_it_holds() -> None:
     assert worker.index in registry.workers, "it is there until the substrate says it is gone"
 
 
-def test_a_worker_that_is_let_go_before_it_is_ready_gets_nothing() -> None:
+def test_a_worker_drained_before_it_is_ready_gets_no_work() -> None:
     registry, substrate = new_crew()
-    worker = registry.hire(GENERAL, "a")
+    worker = registry.start_worker(GENERAL, "a")
     registry.drain(worker)
     registry.ready(worker)
     assert registry.free(1, 1.0, 9) is None
@@ -133,10 +133,10 @@ def test_a_worker_that_is_let_go_before_it_is_ready_gets_nothing() -> None:
     assert substrate.stopped == [worker.index]
 
 
-def test_the_books_do_not_grow_with_what_was_done() -> None:
+def test_the_registry_does_not_grow_with_finished_work() -> None:
     registry, _ = new_crew()
     for node in NODES * 5:
-        registry.ready(registry.hire(GENERAL, node))
+        registry.ready(registry.start_worker(GENERAL, node))
     rng, held = random.Random(0), []
     for ticket in range(100_000):
         worker = registry.free(1, 1.0, 4)
@@ -150,7 +150,7 @@ def test_the_books_do_not_grow_with_what_was_done() -> None:
     assert sum(sizes) <= 2 * 15 * 5
 
 
-def test_pools_that_share_a_machine_do_not_keep_each_other_waiting() -> None:
+def test_pools_on_one_machine_do_not_block_each_other() -> None:
     """Both kinds were turned away while the only core was busy; when it is free, either finds its worker."""
     registry = WorkerRegistry(Silent(), [Pool(frozenset({1}), 2), Pool(frozenset({2}), 2)], {"": 1.0})
     registry.start()
@@ -164,9 +164,9 @@ def test_pools_that_share_a_machine_do_not_keep_each_other_waiting() -> None:
     assert registry.free(1, 1.0, 1) is not None
 
 
-def test_a_worker_with_something_that_may_kill_it_is_given_nothing_else() -> None:
+def test_a_worker_with_a_suspect_assignment_is_given_nothing_else() -> None:
     registry, _ = new_crew()
-    worker = registry.hire(GENERAL, "a")
+    worker = registry.start_worker(GENERAL, "a")
     registry.ready(worker)
     assert registry.free(1, 1.0, 4) is worker
     registry.give(worker, 7, 1.0, 0.0, alone=True)

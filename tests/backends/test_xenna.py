@@ -38,7 +38,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("input"))
 
 
-def test_batch_mode_gives_the_same(source: Path, tmp_path: Path) -> None:
+def test_batch_mode_has_the_same_results(source: Path, tmp_path: Path) -> None:
     expected = run_on(
         LocalExecutor(workers=0, execution_mode="batch"), PIPELINES["no-writer"], source, tmp_path / "local"
     )
@@ -80,7 +80,7 @@ class NotesItsProcess(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
-def test_no_process_is_left_behind(tmp_path: Path) -> None:
+def test_no_process_remains(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     initial = [DocumentBatch({"n": [i]}) for i in range(3)]

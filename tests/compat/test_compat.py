@@ -19,7 +19,7 @@ import tamis.stages.base
 import tamis.tasks
 from tamis import compat
 from tamis.compat import hints, module_map
-from tamis.compat.finder import modules_behind
+from tamis.compat.finder import tamis_modules_for
 from tamis.core.client import RayClient, SlurmRayClient
 from tamis.errors import TamisError
 from tamis.stages.io import FilePartitioningStage, JsonlReader, ParquetWriter
@@ -137,16 +137,16 @@ def test_names_are_the_very_same_objects(statement: str, expected: object) -> No
 
 
 @pytest.mark.usefixtures("active")
-@pytest.mark.parametrize(("module", "behind"), [("nemo_curator", tamis), ("nemo_curator.tasks", tamis.tasks)])
-def test_a_star_brings_what_the_module_offers(module: str, behind: ModuleType) -> None:
+@pytest.mark.parametrize(("module", "on_tamis"), [("nemo_curator", tamis), ("nemo_curator.tasks", tamis.tasks)])
+def test_a_star_brings_what_the_module_offers(module: str, on_tamis: ModuleType) -> None:
     names = imported(f"from {module} import *")
-    assert {n for n in names if n != "__builtins__"} == set(behind.__all__)
+    assert {n for n in names if n != "__builtins__"} == set(on_tamis.__all__)
 
 
 @pytest.mark.parametrize("module", module_map.MODULES)
 def test_every_place_in_the_table_is_there(module: str) -> None:
-    behind = {m.__name__ for m in modules_behind(f"nemo_curator.{module}")}
-    assert behind >= {f"tamis.{place}" for place in module_map.MODULES[module]}
+    modules = {m.__name__ for m in tamis_modules_for(f"nemo_curator.{module}")}
+    assert modules >= {f"tamis.{place}" for place in module_map.MODULES[module]}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_hints_name_only_what_there_is() -> None:
 
 @pytest.mark.parametrize("module", hints.MODULES)
 def test_there_is_no_hint_for_a_module_that_is_there(module: str) -> None:
-    assert modules_behind(f"nemo_curator.{module}") == [], "it is built now: remove its hint"
+    assert tamis_modules_for(f"nemo_curator.{module}") == [], "it is built now: remove its hint"
 
 
 @pytest.mark.usefixtures("real_one")

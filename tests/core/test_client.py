@@ -86,7 +86,7 @@ def script(code: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_script_finds_the_cluster_and_work_is_done(head: RayClient) -> None:
+def test_a_script_finds_the_cluster_and_runs_on_it(head: RayClient) -> None:
     code = """
         import ray
         ray.init(log_to_driver=False)
@@ -104,7 +104,9 @@ def test_starting_twice_changes_nothing(head: RayClient) -> None:
 
 
 @pytest.mark.parametrize("how", ["address", "RAY_ADDRESS"])
-def test_a_cluster_that_was_there_is_used_and_stays(head: RayClient, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_an_existing_cluster_is_used_and_keeps_running(
+    head: RayClient, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     if how == "RAY_ADDRESS":
         monkeypatch.setenv("RAY_ADDRESS", address_of(head))
     before = os.environ.get("RAY_ADDRESS")
@@ -115,7 +117,7 @@ def test_a_cluster_that_was_there_is_used_and_stays(head: RayClient, monkeypatch
     assert "raylet" in in_session(session_of(head))
 
 
-def test_stopped_in_another_order_the_address_does_not_come_back(
+def test_the_address_is_reset_if_clients_stop_in_another_order(
     head: RayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "")
@@ -134,7 +136,7 @@ def test_using_a_cluster_leaves_the_environment_as_it_was(head: RayClient, monke
     assert "RAY_AUTH_MODE" not in os.environ
 
 
-def test_a_process_that_is_connected_already_is_given_no_second_cluster(head: RayClient) -> None:
+def test_a_connected_process_gets_no_second_cluster(head: RayClient) -> None:
     code = """
         import os, ray
         from tamis.backends.streaming import StreamingExecutor
@@ -153,14 +155,14 @@ def test_a_process_that_is_connected_already_is_given_no_second_cluster(head: Ra
     assert f"is connected to the cluster at {head.address}, not to 127.0.0.2:1" in err
 
 
-def test_an_executor_does_not_wait_for_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_does_not_wait_for_another_program_on_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "REACH_S", 1.0)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ClusterError, match="does not answer as a Ray"):
         Cluster(f"127.0.0.1:{other.getsockname()[1]}")
 
 
-def test_an_executor_that_is_given_up_lets_go_of_the_cluster(head: RayClient, tmp_path: Path) -> None:
+def test_an_executor_whose_run_is_refused_disconnects(head: RayClient, tmp_path: Path) -> None:
     code = """
         import ray
         from tamis import DocumentBatch, Pipeline, processing_stage
@@ -190,14 +192,14 @@ def test_an_executor_that_is_given_up_lets_go_of_the_cluster(head: RayClient, tm
     assert second.endswith(": False")
 
 
-def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ClusterError, match=r"Ray's files cannot be written: .*file"):
         RayClient(num_cpus=1, ray_stdouterr_capture_file=str(tmp_path / "file" / "log")).start()
     assert "RAY_ADDRESS" not in os.environ
 
 
-def test_prometheus_is_told(head: RayClient) -> None:
+def test_prometheus_finds_the_metrics(head: RayClient) -> None:
     (file,) = Path(head.metrics_dir or "").iterdir()
     (target,) = json.loads(file.read_text())
     assert target["targets"] == [f"{socket.gethostname()}:{head.ray_metrics_port}"]
@@ -208,7 +210,7 @@ def test_a_port_that_was_given_and_is_taken_is_refused(head: RayClient) -> None:
         RayClient(ray_port=int(head.ray_port)).start()
 
 
-def test_a_port_that_nobody_gave_is_replaced() -> None:
+def test_a_taken_default_port_is_replaced() -> None:
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
         found = choose_port("ray_port", DefaultPort(port))
@@ -218,7 +220,7 @@ def test_a_port_that_nobody_gave_is_replaced() -> None:
         assert f"(process {os.getpid()})" in holder_of(port)
 
 
-def test_no_port_is_taken_that_ray_gives_to_its_workers() -> None:
+def test_ports_of_ray_workers_are_not_chosen() -> None:
     with socket.create_server(("", 10001)) if not holder_of(10001) else socket.socket():
         assert choose_port("ray_client_server_port", DefaultPort(10001)) >= 20000
 
@@ -246,22 +248,22 @@ def test_other_versions_are_refused(head: RayClient, told: dict[str, str], words
     assert "RAY_ADDRESS" not in os.environ
 
 
-def test_a_cluster_that_asks_for_a_token_says_so(head: RayClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_says_that_a_cluster_needs_a_token(head: RayClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(ClusterError, match=r"asks for a token\. Set RAY_AUTH_MODE=token"):
         RayClient(address=head.address).start()
 
 
-def test_an_address_where_nobody_listens_is_refused() -> None:
+def test_an_address_without_a_listener_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ClusterError, match=f"no Ray cluster can be reached at 127.0.0.1:{port}: .*refused"):
         RayClient(address=f"127.0.0.1:{port}").start()
-    with pytest.raises(ClusterError, match="'nonsense' is no address of a cluster"):
+    with pytest.raises(ClusterError, match="'nonsense' is not the address of a cluster"):
         RayClient(address="nonsense").start()
 
 
-def test_an_address_where_something_else_listens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_another_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "REACH_S", 2.0)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -270,18 +272,18 @@ def test_an_address_where_something_else_listens_is_refused(monkeypatch: pytest.
         RayClient(address=f"127.0.0.1:{server.getsockname()[1]}").start()
 
 
-def test_other_machines_are_told_from_this_one() -> None:
+def test_other_machines_are_distinguished_from_this_one() -> None:
     assert reach.is_this_machine("127.0.0.1")
     assert not reach.is_this_machine("203.0.113.7")
 
 
-def test_what_ray_says_is_in_the_error() -> None:
+def test_the_error_shows_the_output_of_ray() -> None:
     with pytest.raises(ClusterError, match=r"(?s)Ray did not start. The end of .*ray_start.*object store"):
         RayClient(num_cpus=1, include_dashboard=False, object_store_memory=1000).start()
     assert "RAY_ADDRESS" not in os.environ
 
 
-def test_too_long_a_start_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_takes_too_long_is_an_error_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = []
     wait = subprocess.Popen.wait
 
@@ -296,7 +298,7 @@ def test_too_long_a_start_is_an_error_and_leaves_nothing(monkeypatch: pytest.Mon
     assert in_session(sessions[0]) == []
 
 
-def test_ray_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install -e .*\[ray\]"):
         RayClient().start()
@@ -337,7 +339,7 @@ BUSY = f"""
 """
 
 
-def test_a_script_that_is_killed_leaves_nothing() -> None:
+def test_a_script_that_is_killed_leaves_no_process() -> None:
     running = script(f"{BUSY}    input()\n    import time; time.sleep(600)")
     assert running.stdout is not None
     leader, _, files = running.stdout.readline().split()
@@ -348,7 +350,7 @@ def test_a_script_that_is_killed_leaves_nothing() -> None:
     assert not os.path.exists(files)
 
 
-def test_a_script_that_fails_leaves_nothing_and_shows_its_own_error() -> None:
+def test_a_script_that_fails_leaves_no_process_and_shows_its_own_error() -> None:
     running = script(f"{BUSY}    raise ValueError('of the user')")
     out, err = running.communicate(timeout=120)
     assert running.returncode == 1
@@ -368,7 +370,7 @@ def test_after_stop_the_script_goes_on_as_before() -> None:
     assert in_session(int(first.split()[0])) == []
 
 
-def test_ctrl_c_while_it_starts_leaves_nothing() -> None:
+def test_ctrl_c_during_the_start_leaves_no_process() -> None:
     code = f"""
         import threading, time
         from tamis.core.client import RayClient
@@ -392,7 +394,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing() -> None:
     assert in_session(leader) == []
 
 
-def test_another_process_sends_the_token_that_the_cluster_asks_for(head: RayClient, tmp_path: Path) -> None:
+def test_another_process_sends_the_token_that_the_cluster_requires(head: RayClient, tmp_path: Path) -> None:
     """Ray alone does not: a process that is given an address fails unless RAY_AUTH_MODE is set by hand."""
     script = tmp_path / "script.py"
     script.write_text(

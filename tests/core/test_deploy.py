@@ -1,4 +1,4 @@
-"""The files in deploy/: as far as they can be checked without the machines they are for."""
+"""The files in deploy/, as far as they can be checked without a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(name: str) -> Any:
     return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
 
 
-def test_ray_up_takes_the_cluster_file() -> None:
+def test_ray_up_accepts_the_cluster_file() -> None:
     from ray.autoscaler._private import util
 
     config = read("ray/cluster.yaml")
@@ -69,7 +69,7 @@ def test_kuberay_manifests_are_complete(name: str) -> None:
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
 
 
-def test_both_manifests_ask_for_the_same_cluster() -> None:
+def test_both_manifests_request_the_same_cluster() -> None:
     assert cluster_of("kuberay/raycluster.yaml") == cluster_of("kuberay/rayjob.yaml")
 
 

@@ -1,4 +1,4 @@
-"""What the machine has, from the files and libraries that say so."""
+"""The cores, memory and GPUs of a machine, from system files and libraries."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_container_limits_cores_and_memory(tmp_path: Path) -> None:
     assert memory(root) == host.Memory(8 * GIB, 5 * GIB)  # cached files make room when it is needed
 
 
-def test_the_tightest_group_on_the_way_up_counts(tmp_path: Path) -> None:
+def test_the_tightest_limit_of_all_parent_groups_counts(tmp_path: Path) -> None:
     root = make_root(
         tmp_path,
         {

@@ -1,4 +1,4 @@
-"""However the one who asked for a node ends, nothing of the node stays behind."""
+"""However the process that started a node ends, all processes of the node end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tamis.core import keeper
 
-# A node's worth of trouble: a child that does not listen to SIGTERM, and a grandchild in a process group of its own.
+# A hard case: a child that ignores SIGTERM, and a grandchild in another process group.
 STUBBORN = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -49,7 +49,7 @@ def told(tmp_path: Path) -> Path:
     return tmp_path / "pids"
 
 
-def test_sigterm_ends_all_of_it(told: Path) -> None:
+def test_sigterm_ends_all_processes(told: Path) -> None:
     process = subprocess.Popen(command(told), start_new_session=True)
     pids = pids_in(told)
     process.terminate()
@@ -58,7 +58,7 @@ def test_sigterm_ends_all_of_it(told: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_death_of_the_parent_ends_all_of_it(told: Path, how: signal.Signals) -> None:
+def test_the_death_of_the_parent_ends_all_processes(told: Path, how: signal.Signals) -> None:
     script = (
         f"import os, subprocess, time; c = {command(told, 'PARENT')!r}; c[c.index('PARENT')] = str(os.getpid())\n"
         "subprocess.Popen(c, start_new_session=True); time.sleep(600)"
@@ -70,7 +70,7 @@ def test_the_death_of_the_parent_ends_all_of_it(told: Path, how: signal.Signals)
     assert wait_until_gone(pids)
 
 
-def test_a_command_that_ends_by_itself_is_told(told: Path) -> None:
+def test_the_exit_code_of_the_command_is_returned(told: Path) -> None:
     keep = command(told)[:7]
     assert subprocess.run([*keep, sys.executable, "-c", "raise SystemExit(3)"], check=False).returncode == 3
 

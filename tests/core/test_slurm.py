@@ -57,8 +57,8 @@ def test_the_batch_script_runs_the_command_on_a_cluster_of_all_nodes(job: Path) 
     program(tools / "srun", SRUN)
     program(tools / "tamis", TAMIS)
     path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    # A file of an earlier start of the same job, which was killed and put back in line, must lead nobody astray.
-    slurm.tell_address("127.0.0.1:1")
+    # A file of an earlier start of the same job, which was killed and requeued, must be ignored.
+    slurm.announce_address("127.0.0.1:1")
     done = subprocess.run(
         ["bash", str(SBATCH), "recipe.yaml", "--quiet"],
         env={**os.environ, "PATH": path, "SLURM_RESTART_COUNT": "1"},
@@ -73,7 +73,7 @@ def test_the_batch_script_runs_the_command_on_a_cluster_of_all_nodes(job: Path) 
     assert not slurm.broadcast_file().exists()
 
 
-def test_the_batch_script_is_sound() -> None:
+def test_the_batch_script_is_valid() -> None:
     subprocess.run(["bash", "-n", str(SBATCH)], check=True)
     refused = subprocess.run(["bash", str(SBATCH)], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
@@ -87,17 +87,17 @@ def test_a_node_without_a_head_gives_up(job: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("told", ["6379", "[1]", '{"launch": ".0"}', '{"launch": ".0", "address": "here"}'])
-def test_a_file_of_something_else_is_no_head(job: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+def test_an_unrelated_file_is_not_taken_as_an_address(job: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     monkeypatch.setenv("SLURM_NODEID", "1")
     (job / "ray_head_port_4711").write_text(told)
     with pytest.raises(ClusterError, match="no head was found"):
         SlurmRayClient(worker_connect_timeout_s=0.1).start()
 
 
-def test_a_directory_that_cannot_be_written_is_told(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (job / "file").touch()
     monkeypatch.setenv("RAY_PORT_BROADCAST_DIR", str(job / "file"))
-    with pytest.raises(ClusterError, match="RAY_PORT_BROADCAST_DIR names another"):
+    with pytest.raises(ClusterError, match="Set RAY_PORT_BROADCAST_DIR to a"):
         SlurmRayClient().start()
 
 
@@ -108,11 +108,11 @@ def test_two_tasks_on_a_node_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         SlurmRayClient().start()
 
 
-def test_the_address_is_told_to_this_start_of_the_job_only(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_is_valid_only_for_this_start_of_the_job(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_PORT_BROADCAST_DIR", str(job / "elsewhere"))
-    assert slurm.told_address() is None
-    slurm.tell_address("192.0.2.1:6379")
-    assert slurm.told_address() == "192.0.2.1:6379"
+    assert slurm.announced_address() is None
+    slurm.announce_address("192.0.2.1:6379")
+    assert slurm.announced_address() == "192.0.2.1:6379"
     assert json.loads((job / "elsewhere" / "ray_head_port_4711").read_text())["address"] == "192.0.2.1:6379"
     monkeypatch.setenv("SLURM_STEP_ID", "1")
-    assert slurm.told_address() is None
+    assert slurm.announced_address() is None

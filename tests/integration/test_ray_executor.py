@@ -138,9 +138,9 @@ def test_a_task_that_cannot_be_sent_says_which_stage_made_it(tmp_path: Path) -> 
 def test_a_runtime_environment_that_cannot_be_is_refused_before_anything_runs(
     tmp_path: Path, env: dict[str, object]
 ) -> None:
-    with pytest.raises(PlanError, match="the runtime_env of stage 'halves' is none"):
+    with pytest.raises(PlanError, match="invalid runtime_env for stage 'halves'"):
         run(tmp_path, [halves.with_(runtime_env=env)], batches(2))
-    with pytest.raises(PlanError, match="the runtime_env of the executor is none"):
+    with pytest.raises(PlanError, match="invalid runtime_env for the executor"):
         run(tmp_path, [halves], batches(2), StreamingExecutor(runtime_env=env))
 
 

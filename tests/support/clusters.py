@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.backends.autoscaler import Autoscaler, is_staffed
+from tamis.backends.autoscaler import Autoscaler, has_dedicated_workers
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
 from tamis.backends.gpu_placement import Node
@@ -218,9 +218,9 @@ class Run:
 
     def __post_init__(self) -> None:
         work = [g for g in self.plan.groups if not g.is_source]
-        self.staffed = [g for g in work if is_staffed(g)]
-        self.shared = frozenset(g.index for g in work if not is_staffed(g))
-        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus) for g in self.staffed]
+        self.dedicated = [g for g in work if has_dedicated_workers(g)]
+        self.shared = frozenset(g.index for g in work if not has_dedicated_workers(g))
+        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus) for g in self.dedicated]
         pools += [Pool(self.shared, 0)] if self.shared else []
         needs = {g.index: g.resources for g in work}
         self.cluster = SimulatedCluster(self.model, self.machines, needs, self.seen_after_s)

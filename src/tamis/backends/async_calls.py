@@ -51,7 +51,7 @@ class AwaitedResults:
 
 
 class WorkerLoop:
-    """The event loop of a worker, made when it is first needed. It runs in the calling thread, or in one of its own."""
+    """The event loop of a worker, made when it is first needed. It runs in the calling thread or a separate one."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -72,7 +72,7 @@ class WorkerLoop:
         return self.loop.run_until_complete(coroutine)
 
     def begin(self, coroutine: Coroutine[Any, Any, T], then: Callable[[Future[T]], None]) -> None:
-        """Begin a coroutine on a thread of the loop's own, and call ``then`` there when it is done."""
+        """Begin a coroutine on the loop's separate thread, and call ``then`` there when it is done."""
         if self._thread is None:
             self._thread = threading.Thread(target=self.loop.run_forever, name="tamis-event-loop", daemon=True)
             self._thread.start()
@@ -82,7 +82,7 @@ class WorkerLoop:
         begun.add_done_callback(then)
 
     def cancel(self) -> None:
-        """Cancel what was begun and is not done."""
+        """Cancel the coroutines that have begun and are not done."""
         for begun in list(self._begun):
             begun.cancel()
 
@@ -120,7 +120,7 @@ class AsyncCalls:
         self._setup: asyncio.Future[Any] | None = None
 
     async def set_up(self, set_up: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Set the stage up once, whichever task comes first; the others wait. Returns what went wrong.
+        """Set the stage up once, for the first task; the others wait. Returns what ``set_up`` returns: the failure.
 
         After a failure the next task tries again.
         """
@@ -165,7 +165,7 @@ class AsyncCalls:
 
 
 async def _returned(begun: Any) -> Any:
-    """What a call returns, once it is there: an asynchronous generator gives a list."""
+    """The result of a call: a list for an asynchronous generator."""
     if inspect.isasyncgen(begun):
         return [item async for item in begun]
     return await begun

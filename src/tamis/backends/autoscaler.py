@@ -1,9 +1,9 @@
-"""The workers of a cluster: how many there are of each kind, and where. They come and go as the work needs them.
+"""Starts and stops the workers of a cluster while a run goes on.
 
-Groups without wishes of their own share general workers: any of those takes whatever is ready and most downstream, so
-they move between stages with every task, and nothing has to be foreseen. Groups with a GPU, a number of workers, a
-runtime environment or a time limit of their own are staffed: :mod:`tamis.backends.balance` says with how many workers,
-from what was measured, and where they go. No worker is stopped in the middle of a task.
+Most groups share general workers: each takes the most downstream batch that is ready, so they move between stages with
+every task, and nothing has to be predicted. Groups with a GPU, a number of workers, a runtime environment, a time limit
+or ``async`` stages have dedicated workers: :mod:`tamis.backends.balance` computes from measurements how many, and
+where. No worker is stopped in the middle of a task.
 """
 
 from __future__ import annotations
@@ -25,78 +25,76 @@ if TYPE_CHECKING:
     from tamis.backends.coordinator import Coordinator
 
 SHARED_TICK_S = 0.2
-"""How often general workers are added, if there is more to do than they can."""
+"""How often general workers are added or stopped."""
 
-STAFF_TICK_S = 1.0
-"""How often the staffed groups are balanced."""
+DEDICATED_TICK_S = 1.0
+"""How often dedicated workers are balanced."""
 
-SERVED = 2
-"""Before it is known whether they wait for what it makes, there is one general worker for so many staffed ones."""
+DEDICATED_PER_GENERAL = 2
+"""At first there is one general worker for this many dedicated ones."""
 
 CORES_AT_FIRST = 0.25
-"""Or as many as make use of this share of the cores, if that is more."""
+"""At first the general workers may use at least this share of the cores."""
 
 STARVED_S = 1.0
-"""Over about how long it is averaged whether staffed workers wait for what general workers make."""
+"""The period, roughly, over which the time that dedicated workers wait for general ones is averaged."""
 
 STARVED, STARVING = 0.45, 0.9
-"""In what part of that time they must have waited for more of those to be started: when all that were are ready, or
-at once."""
+"""More general workers are started above this share of time waited: STARVING while some are starting, else STARVED."""
 
 LOAD_S = 5.0
-"""Over about how long it is averaged how many general workers are at work."""
+"""The period, roughly, over which the number of busy general workers is averaged."""
 
 SPARE = 1.3
-"""How many times as many general workers there may be as are at work on average, and one."""
+"""General workers may be this many times as many as are busy on average, plus one."""
 
 CALM_S = 15.0
-"""How long there must have been too many general workers before some are let go; twice as long whenever more were
-needed afterwards."""
+"""How long there must have been too many general workers before one is stopped. Doubles if more are needed later."""
 
 LONGEST_CALM_S = 600.0
-"""But no longer than this."""
+"""The limit of this doubling."""
 
 PATIENCE = 2
-"""How many times in a row a worker must have been one too many before it is let go."""
+"""How many times in a row a worker must have been surplus before it is stopped."""
 
 TELLING_AGE_S = 2.0
-"""From this age on, a task that still runs tells how slow a group is of which nothing else is known."""
+"""Before a group's first task is finished, the age of a running task counts as its service time, from this age on."""
 
 AVOIDED_S = 2.0
-"""How long a machine gets no new workers after one did not come up there; each time in a row twice as long."""
+"""How long a machine gets no new workers after one failed to start there. Doubles with each failure in a row."""
 
 LONGEST_AVOIDED_S = 8.0
-"""But no longer than this."""
+"""The limit of this doubling."""
 
 NO_ROOM_S = 60.0
-"""How long a group with work may be without a worker before the run is given up: its machine may come back."""
+"""How long a group with work may be without a worker before the run fails: a lost machine may come back."""
 
 START_S = 600.0
-"""How long the processes of a group with work may take to come up before it is given up: packages are installed."""
+"""How long a group's workers may take to start before the run fails: packages may have to be installed."""
 
 
-def is_staffed(group: Group) -> bool:
-    """Whether a group has workers of its own."""
-    wishes = (
+def has_dedicated_workers(group: Group) -> bool:
+    """Whether a group has workers that run nothing else."""
+    reasons = (
         group.resources.requires_gpu,
         group.workers,
         group.runtime_env,
         group.timeout_s is not None,
         group.is_async,
     )
-    return any(map(bool, wishes))
+    return any(map(bool, reasons))
 
 
 class Autoscaler:
-    """Hires workers and lets them go.
+    """Starts and stops workers.
 
     Args:
         plan: The groups.
-        registry: The books of the workers. The pool of a staffed group holds this group alone.
-        nodes: Tells what machines there are now.
+        registry: The workers. Dedicated workers are in a pool with one group.
+        nodes: Returns the machines there are now.
         now: The clock, in seconds.
-        cores: Tells how many cores a machine really has. So many processes of each kind are started there at a time:
-            the first are at work sooner, and by then it may be known that the others are not needed.
+        cores: Returns how many cores a machine really has. At most this many processes of each kind start there at a
+            time: the first are ready sooner, and by then the others may not be needed.
     """
 
     def __init__(
@@ -109,54 +107,54 @@ class Autoscaler:
     ) -> None:
         self._plan, self._registry, self._nodes, self._now, self._cores = plan, registry, nodes, now, cores
         work = [g for g in plan.groups if not g.is_source]
-        self._staffed = [g for g in work if is_staffed(g)]
-        self._shared = [g for g in work if not is_staffed(g)]
-        self._next_shared = self._next_staff = -math.inf
+        self._dedicated = [g for g in work if has_dedicated_workers(g)]
+        self._shared = [g for g in work if not has_dedicated_workers(g)]
+        self._next_shared = self._next_dedicated = -math.inf
         self._looked = now()
-        self._load = 0.0  # general workers that are at work, on average
-        self._starved = 0.0  # in what part of the time staffed workers wait for general ones
+        self._load = 0.0  # busy general workers, on average
+        self._starved = 0.0  # the share of time that dedicated workers wait for general ones
         self._crowded_since: float | None = None
-        self._calm_s, self._let_some_go, self._have_begun = CALM_S, False, False
+        self._calm_s, self._stopped_some, self._first_are_started = CALM_S, False, False
         self._setup_s: dict[int, float] = {}
-        self._surplus: Counter[int] = Counter()  # how often in a row a worker was one too many
+        self._surplus: Counter[int] = Counter()  # how often in a row a worker was surplus
         self._stuck_since: dict[int, float] = {}
-        self._said: set[int] = set()  # groups of which it was told that their workers do not come up
+        self._reported: set[int] = set()  # groups whose missing workers were reported to the user
         self._starting: list[Worker] = []
-        # Machines where workers do not come up: until when, for how long.
+        # Machines where workers failed to start: avoided until when, and for how long.
         self._avoided: dict[str, tuple[float, float]] = {}
 
     def up(self, worker: Worker) -> None:
-        """The process of a worker is there: others may be started."""
-        self._next_staff = self._next_shared = self._now()
+        """The process of a worker has started, so others may start."""
+        self._next_dedicated = self._next_shared = self._now()
 
     def ready(self, worker: Worker, seconds: float) -> None:
         """A worker is ready, after this many seconds."""
         for group in self._registry.groups_of(worker):
             self._setup_s[group] = seconds
         self._avoided.pop(worker.node, None)
-        self._next_staff = min(self._next_staff, self._now())
+        self._next_dedicated = min(self._next_dedicated, self._now())
 
-    def tend(self, coordinator: Coordinator) -> None:
-        """Look at how the groups get on; hire workers and let others go."""
+    def adjust(self, coordinator: Coordinator) -> None:
+        """Start and stop workers, as the work of the groups requires."""
         now = self._now()
-        if now < min(self._next_shared, self._next_staff):
+        if now < min(self._next_shared, self._next_dedicated):
             return
         nodes = self._nodes()
         self._registry.cpus = {n.id: n.cpus for n in nodes}
         self._note_failed_starts(now)
-        if self._staffed and now >= self._next_staff:
-            self._next_staff = now + STAFF_TICK_S
+        if self._dedicated and now >= self._next_dedicated:
+            self._next_dedicated = now + DEDICATED_TICK_S
             self._balance(coordinator, nodes, now)
         if self._shared and now >= self._next_shared:
             self._next_shared = now + SHARED_TICK_S
             team = [w for w in self._registry.of_pool(self._registry.pool_for(self._shared[0].index)) if not w.draining]
             self._add_shared(coordinator, team, nodes, now)
-            self._thin_out(team, now)
+            self._stop_idle(team, now)
             self._looked = now
             self._watch(coordinator, self._shared, now)
 
     def _note_failed_starts(self, now: float) -> None:
-        """Avoid machines where workers died, or could not be set up, before they were ready: they may be gone."""
+        """Avoid machines where a worker was lost before it was ready: the machine may be gone."""
         failed = {
             w.node for w in self._starting if not w.ready and not w.draining and w.index not in self._registry.workers
         }
@@ -166,15 +164,15 @@ class Autoscaler:
         self._starting = [w for w in self._starting if not w.ready and w.index in self._registry.workers]
 
     def _start(self, pool: int, node: str, gpu_ids: tuple[int, ...] = ()) -> None:
-        self._starting.append(self._registry.hire(pool, node, gpu_ids))
+        self._starting.append(self._registry.start_worker(pool, node, gpu_ids))
 
-    def _can_start(self, node: str, now: float, *, staffed: bool) -> bool:
+    def _can_start(self, node: str, now: float, *, dedicated: bool) -> bool:
         """Whether one more process may be started on a machine."""
         if node in self._avoided and now < self._avoided[node][0]:
             return False
-        coming = [w for w in self._starting if w.node == node and not w.up and w.index in self._registry.workers]
-        same = sum(self._is_general(w) is not staffed for w in coming)
-        return same < max(2.0, self._cores(node))
+        starting = [w for w in self._starting if w.node == node and not w.up and w.index in self._registry.workers]
+        same_kind = sum(self._is_general(w) is not dedicated for w in starting)
+        return same_kind < max(2.0, self._cores(node))
 
     def _is_general(self, worker: Worker) -> bool:
         return bool(self._shared) and worker.pool == self._registry.pool_for(self._shared[0].index)
@@ -187,15 +185,15 @@ class Autoscaler:
         pool = self._registry.pool_for(self._shared[0].index)
         here = Counter(w.node for w in team)
         missing = wanted - here.total()
-        if not self._are_awaited(coordinator, team, now):
-            if self._have_begun and team:
+        if not self._would_more_help(coordinator, team, now):
+            if self._first_are_started and team:
                 return
-            enough = math.ceil(self._enough_at_first(nodes)) - here.total()
-            missing, self._have_begun = min(missing, enough), self._have_begun or enough <= 0
+            first = math.ceil(self._enough_at_first(nodes)) - here.total()
+            missing, self._first_are_started = min(missing, first), self._first_are_started or first <= 0
         if missing <= 0:
             return
-        if self._let_some_go:
-            self._let_some_go, self._calm_s = False, min(2 * self._calm_s, LONGEST_CALM_S)
+        if self._stopped_some:
+            self._stopped_some, self._calm_s = False, min(2 * self._calm_s, LONGEST_CALM_S)
         each = min(max(coordinator.limits.least_cpus, g.resources.cpus) for g in self._shared)
         able = [n.id for n in nodes if n.cpus > 0]
         room = {node: max(1, int(self._registry.unreserved(node) / each + 1e-9)) - here[node] for node in able}
@@ -203,7 +201,7 @@ class Autoscaler:
             node = max(room, key=lambda name: room[name])
             if room[node] <= 0:
                 return
-            if not self._can_start(node, now, staffed=False):
+            if not self._can_start(node, now, dedicated=False):
                 del room[node]
                 continue
             self._start(pool, node)
@@ -211,32 +209,31 @@ class Autoscaler:
             missing -= 1
 
     def _enough_at_first(self, nodes: Sequence[Node]) -> float:
-        staffed = [w.node for w in self._registry.workers.values() if not self._is_general(w) and not w.draining]
+        dedicated = [w.node for w in self._registry.workers.values() if not self._is_general(w) and not w.draining]
         cores = sum(min(n.cpus, self._cores(n.id)) for n in nodes)
-        return max(2.0, len(staffed) / SERVED, len(set(staffed)), CORES_AT_FIRST * cores)
+        return max(2.0, len(dedicated) / DEDICATED_PER_GENERAL, len(set(dedicated)), CORES_AT_FIRST * cores)
 
-    def _are_awaited(self, coordinator: Coordinator, team: list[Worker], now: float) -> bool:
-        """Whether more general workers would help: where all staffed workers have something to do, they would not.
+    def _would_more_help(self, coordinator: Coordinator, team: list[Worker], now: float) -> bool:
+        """Whether more general workers would help, averaged over the last ticks. Call once per tick.
 
-        Those that have nothing to do wait for what general workers make, or for what they made to be taken away. More
-        would not help where some of those that are there have nothing to do either, or are only about to begin. Asked
-        once a tick: the answer is an average over the last ones.
+        They help if a dedicated worker is idle, since it waits for the outputs of general workers or for room for its
+        own, and every general worker is busy.
         """
         scheduler = coordinator.scheduler
-        active = [g for g in self._staffed if scheduler.expects_work(scheduler.groups[g.index])]
+        active = [g for g in self._dedicated if scheduler.expects_work(scheduler.groups[g.index])]
         if not active:
             return True
         waiting = any(w.ready and not w.tickets for g in active for w in self._workers_of(g))
-        at_work = all(w.tickets for w in team if w.ready)
-        self._starved += ((waiting and at_work and self._have_begun) - self._starved) * self._passed(now, STARVED_S)
+        starved = waiting and all(w.tickets for w in team if w.ready) and self._first_are_started
+        self._starved += (starved - self._starved) * self._passed(now, STARVED_S)
         return self._starved > (STARVED if all(w.ready for w in team) else STARVING)
 
     def _passed(self, now: float, period_s: float) -> float:
-        """What the time since the last look weighs in an average over a period."""
+        """The weight of the time since the last tick in an average over a period."""
         return -math.expm1((self._looked - now) / period_s)
 
-    def _thin_out(self, team: list[Worker], now: float) -> None:
-        """Let general workers go if there have been too many for some time: an idle process costs the machine, too."""
+    def _stop_idle(self, team: list[Worker], now: float) -> None:
+        """Stop a general worker if there have been too many for some time: an idle process costs memory, too."""
         busy = sum(bool(w.tickets) for w in team)
         self._load += (busy - self._load) * self._passed(now, LOAD_S)
         if len(team) <= math.ceil(SPARE * self._load + 1) or busy == len(team):
@@ -246,48 +243,50 @@ class Autoscaler:
             self._crowded_since = now
         if now - self._crowded_since < self._calm_s:
             return
-        crowd = Counter(w.node for w in team)  # every machine keeps one, for the data that lies there
-        idle = [w for w in team if w.ready and not w.tickets and crowd[w.node] > 1]
+        on_node = Counter(w.node for w in team)  # every machine keeps one, for the data that lies there
+        idle = [w for w in team if w.ready and not w.tickets and on_node[w.node] > 1]
         if idle:
-            self._let_some_go = True
-            self._registry.drain(max(idle, key=lambda w: crowd[w.node]))
+            self._stopped_some = True
+            self._registry.drain(max(idle, key=lambda w: on_node[w.node]))
 
-    # -- staffed groups ----------------------------------------------------------------------------------------------
+    # -- dedicated workers -------------------------------------------------------------------------------------------
 
     def _balance(self, coordinator: Coordinator, nodes: Sequence[Node], now: float) -> None:
         shares = self._shares(coordinator)
-        active = [g for g in self._staffed if coordinator.scheduler.expects_work(coordinator.scheduler.groups[g.index])]
+        active = [
+            g for g in self._dedicated if coordinator.scheduler.expects_work(coordinator.scheduler.groups[g.index])
+        ]
         spread = {g.index: _on_each(g, nodes) for g in active if _is_spread(g)}
         rest = _without(nodes, [(g, spread[g.index]) for g in active if g.index in spread])
         others = [g for g in active if g.index not in spread]
         demands = _that_fit(rest, [self._demand(coordinator, g, shares[g.index], nodes, now) for g in others])
-        workers = {g.index: self._workers_of(g) for g in self._staffed}
+        workers = {g.index: self._workers_of(g) for g in self._dedicated}
         current = {i: [Slot(w.node, w.gpu_ids) for w in there] for i, there in workers.items()}
         target = spread | lay_out(
             rest, demands, self._shared_cpu_s(coordinator, shares), {d.group: current[d.group] for d in demands}
         )
         most = {d.group: d.max_workers for d in demands}
         open_slots: list[tuple[int, Group, Slot]] = []
-        for group in self._staffed:
+        for group in self._dedicated:
             wanted = Counter(target.get(group.index, []))
-            self._let_go(workers[group.index], wanted, at_once=group not in active)
+            self._drain_surplus(workers[group.index], wanted, at_once=group not in active)
             has, limit = len(workers[group.index]), most.get(group.index)
-            places = list(wanted.elements())
-            if limit is not None:  # those that are about to leave count too
-                places = places[
+            slots = list(wanted.elements())
+            if limit is not None:  # draining workers count too
+                slots = slots[
                     : max(0, limit - sum(1 for _ in self._registry.of_pool(self._registry.pool_for(group.index))))
                 ]
-            open_slots += [(has + n, group, slot) for n, slot in enumerate(places)]
-        self._hire(open_slots, nodes, now)
+            open_slots += [(has + n, group, slot) for n, slot in enumerate(slots)]
+        self._start_workers(open_slots, nodes, now)
         self._watch(coordinator, active, now)
 
     def _workers_of(self, group: Group) -> list[Worker]:
-        """The workers of a group that are to session, those that hold work first."""
+        """The workers of a group that are not draining, those that hold work first."""
         there = [w for w in self._registry.of_pool(self._registry.pool_for(group.index)) if not w.draining]
         return sorted(there, key=lambda w: (not w.ready, -len(w.tickets)))
 
-    def _let_go(self, workers: list[Worker], wanted: Counter[Slot], *, at_once: bool) -> None:
-        """Take the workers that have their place in the plan off the list of places; let the others go."""
+    def _drain_surplus(self, workers: list[Worker], wanted: Counter[Slot], *, at_once: bool) -> None:
+        """Remove from ``wanted`` the slots that workers have already; drain the workers that are not wanted."""
         for worker in workers:
             slot = Slot(worker.node, worker.gpu_ids)
             if wanted[slot] > 0:
@@ -299,17 +298,17 @@ class Autoscaler:
                 del self._surplus[worker.index]
                 self._registry.drain(worker)
 
-    def _hire(self, open_slots: list[tuple[int, Group, Slot]], nodes: Sequence[Node], now: float) -> None:
-        """Start workers in the places that are free, first for those groups that have the fewest."""
+    def _start_workers(self, open_slots: list[tuple[int, Group, Slot]], nodes: Sequence[Node], now: float) -> None:
+        """Start workers in the free slots, first for the groups with the fewest workers."""
         memory = {n.id: n.gpus for n in nodes}
         for _, group, slot in sorted(open_slots, key=lambda entry: entry[0]):
             free = all(self._card_is_free(group, slot.node, card, memory) for card in slot.gpu_ids)
-            if free and self._can_start(slot.node, now, staffed=True):
+            if free and self._can_start(slot.node, now, dedicated=True):
                 self._start(self._registry.pool_for(group.index), slot.node, slot.gpu_ids)
 
     def _card_is_free(self, group: Group, node: str, card: int, memory: dict[str, tuple[float, ...]]) -> bool:
         taken = min(1.0, card_share(group.resources, memory[node][card]))
-        for other in self._staffed:
+        for other in self._dedicated:
             there = self._registry.of_pool(self._registry.pool_for(other.index))
             workers = sum(w.node == node and card in w.gpu_ids for w in there)
             if workers:
@@ -345,7 +344,7 @@ class Autoscaler:
         return age if age >= TELLING_AGE_S else None
 
     def _shared_cpu_s(self, coordinator: Coordinator, shares: list[float]) -> float | None:
-        """CPU seconds of the groups with general workers per task of the input, as far as they are measured."""
+        """CPU seconds per task of the input that general workers need, as far as it was measured."""
         active = [g for g in self._shared if coordinator.scheduler.expects_work(coordinator.scheduler.groups[g.index])]
         if not active:
             return 0.0
@@ -358,7 +357,7 @@ class Autoscaler:
         return sum(known) if known else None
 
     def _shares(self, coordinator: Coordinator) -> list[float]:
-        """Tasks of each group per task of the source they come from, as seen so far."""
+        """Tasks of each group per task of their source, so far."""
         shares = [0.0] * len(self._plan.groups)
         for state in coordinator.scheduler.groups:
             index = state.group.index
@@ -371,7 +370,7 @@ class Autoscaler:
         return shares
 
     def _watch(self, coordinator: Coordinator, groups: list[Group], now: float) -> None:
-        """Give the run up when a group with work has had no worker for a long time, or none that comes up."""
+        """Fail the run when a group with work has had no worker for a long time, or none that has started."""
         for group in groups:
             workers = self._workers_of(group)
             if coordinator.scheduler.groups[group.index].live == 0 or any(w.up for w in workers):
@@ -381,29 +380,29 @@ class Autoscaler:
             if waited <= NO_ROOM_S:
                 continue
             name = self._plan.vertices[group.entry].name
-            if not workers and is_staffed(group):
+            if not workers and has_dedicated_workers(group):
                 raise ResourceError(
-                    f"stage {name!r} has work but for {NO_ROOM_S:g} s no machine had room for a worker of it "
+                    f"stage {name!r} has work, but no machine has had room for one of its workers for {NO_ROOM_S:g} s "
                     f"({group.resources}): a machine of the cluster may be gone"
                 )
             env = f"its runtime_env {dict(group.runtime_env)}" if group.runtime_env else "the runtime_env of the run"
-            why = f"{env} may take long to install, or cannot be; Ray's logs say more"
+            why = f"{env} may take long to install, or cannot be installed; see Ray's logs"
             if not workers:
                 why = "the cluster has no machine for it"
             if waited > START_S:
-                raise ResourceError(f"stage {name!r} has work but for {START_S:g} s no worker of it came up: {why}")
-            if group.index not in self._said:
-                self._said.add(group.index)
-                coordinator.tell(f"no worker of stage {name!r} has come up for {NO_ROOM_S:g} s: {why}")
+                raise ResourceError(f"stage {name!r} has work, but none of its workers started in {START_S:g} s: {why}")
+            if group.index not in self._reported:
+                self._reported.add(group.index)
+                coordinator.tell(f"no worker of stage {name!r} has started in {NO_ROOM_S:g} s: {why}")
 
 
 def _is_spread(group: Group) -> bool:
-    """Whether a group has a number of workers on each machine; with GPUs only their total is kept to."""
+    """Whether a group has a fixed number of workers on each machine. With GPUs, only the total is fixed."""
     return group.workers.per_node is not None and not group.resources.requires_gpu
 
 
 def _on_each(group: Group, nodes: Sequence[Node]) -> list[Slot]:
-    """The same number of workers on every machine; of less than one each, on as many machines as that makes."""
+    """The same number of workers on every machine; for a fraction, one on this share of the machines."""
     each = group.workers.per_node or 0.0
     able = sorted((n for n in nodes if n.cpus > 0), key=lambda n: n.id)
     if each < 1:
@@ -412,7 +411,7 @@ def _on_each(group: Group, nodes: Sequence[Node]) -> list[Slot]:
 
 
 def _without(nodes: Sequence[Node], taken: list[tuple[Group, list[Slot]]]) -> list[Node]:
-    """The machines without the cores that workers on each of them hold."""
+    """The machines without the cores that these workers reserve."""
     held = Counter[str]()
     for group, slots in taken:
         for slot in slots:
@@ -421,7 +420,7 @@ def _without(nodes: Sequence[Node], taken: list[tuple[Group, list[Slot]]]) -> li
 
 
 def _that_fit(nodes: Sequence[Node], demands: list[Demand]) -> list[Demand]:
-    """Where there is no room for all the workers that are asked for, one of each group must do at least."""
+    """The demands, with a minimum of one worker each if there is no room for all minimums."""
     order = hard_to_place_first(demands, nodes)
     if minimum(node_states_of(nodes, {}, {}), order, {d.group: d.least for d in order}) is not None:
         return demands

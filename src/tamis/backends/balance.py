@@ -1,8 +1,8 @@
-"""How many workers each stage should have, and on which nodes and cards: a function of what was measured.
+"""How many workers each stage should have, and on which nodes and cards, computed from measurements.
 
-The rate of a stage is its workers divided by what a task of the input costs it. The slowest stage sets the timing, so
-the timing is raised (max-min, "water filling") until something the slowest needs runs out. Stages whose tasks any
-general worker takes are together one consumer of all cores that no worker holds.
+The rate of a stage is the number of its workers divided by the seconds it spends per task of the input. The slowest
+stage limits the pipeline, so its rate is raised (max-min, "water filling") until something it needs runs out. The
+stages that general workers run count as one stage, which uses all cores that no worker has reserved.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tamis.backends.demand import COUNTLESS, Demand, check_fits, hard_to_place_first, minimum
+from tamis.backends.demand import UNLIMITED_WORKERS, Demand, check_fits, hard_to_place_first, minimum
 from tamis.backends.gpu_placement import (
     EPSILON,
     Cores,
@@ -42,18 +42,18 @@ def lay_out(
     current: Mapping[int, Sequence[Slot]],
     horizon_s: float = 60.0,
 ) -> dict[int, list[Slot]]:
-    """Say where the workers of each group should be.
+    """Decide where the workers of each group should be.
 
-    Workers in ``current`` stay where they are unless another group needs their room and moving them pays. The result
-    given back as ``current`` with nothing else changed is left as it is.
+    Workers in ``current`` stay where they are unless another group needs their room and moving them pays off. The
+    layout is stable: called again with its own result as ``current``, it returns the same.
 
     Args:
         nodes: The cluster.
-        demands: The stages with workers of their own.
+        demands: The stages with dedicated workers.
         shared_cpu_s: CPU seconds that all other stages together need per task of the input; ``None``: not known yet,
             0: there are none.
-        current: Where the workers are that live and are to live on.
-        horizon_s: A change that costs workers their start must have paid after so many seconds.
+        current: Where the workers are now, without those that are draining.
+        horizon_s: Restarting workers must pay off within this many seconds.
 
     >>> from tamis.stages.resources import Resources
     >>> nodes = [Node("a", cpus=16, gpus=(0.0,) * 4)]
@@ -66,7 +66,7 @@ def lay_out(
     plan = _Planner(nodes, active, shared_cpu_s, horizon_s)
     node_states = plan.with_minimum(node_states_of(nodes, kept, plan.needs))
     cold = not any(kept.values())
-    # What was decided on may open the next step; a few rounds reach the layout that is left as it is.
+    # One step may make the next possible; a few rounds reach a stable layout.
     for _ in range(_ROUNDS):
         before = node_states
         node_states = plan.seeded(node_states)
@@ -81,17 +81,17 @@ def lay_out(
 
 
 def _within_limit(demand: Demand, slots: Sequence[Slot]) -> list[Slot]:
-    """Those that stay where there are more than may be: the ones that share a card with few others leave first."""
+    """The slots to keep, at most the limit; workers that share a card with few others leave first."""
     excess = len(slots) - demand.limit
     if excess <= 0:
         return list(slots)
-    company = Counter(slots)
-    leaving = sorted(range(len(slots)), key=lambda i: (company[slots[i]], -i))[:excess]
+    workers_in = Counter(slots)
+    leaving = sorted(range(len(slots)), key=lambda i: (workers_in[slots[i]], -i))[:excess]
     return [slot for i, slot in enumerate(slots) if i not in set(leaving)]
 
 
 def _in_order(current: Sequence[Slot], wanted: Counter[Slot]) -> list[Slot]:
-    """The wanted slots: those that are there already in their order, then the new ones."""
+    """The wanted slots: first the current ones in their order, then the new ones."""
     wanted, slots = Counter(wanted), []
     for slot in current:
         if wanted[slot] > 0:
@@ -101,7 +101,7 @@ def _in_order(current: Sequence[Slot], wanted: Counter[Slot]) -> list[Slot]:
 
 
 class _Planner:
-    """One decision: the numbers that do not change while it is made."""
+    """Makes one decision; holds the numbers that stay the same meanwhile."""
 
     def __init__(
         self, nodes: Sequence[Node], demands: Sequence[Demand], shared_cpu_s: float | None, horizon_s: float
@@ -116,8 +116,8 @@ class _Planner:
         self.last_cpus = sum(min(1.0, node.cpus) for node in nodes)
         self.least = {d.group: d.least for d in self.order}
         self.most = {d.group: self._most(d) for d in self.order}
-        # A stage that was not measured keeps what it has. So does one that takes cores only, until it is known how
-        # many of them the others need.
+        # A stage that was not measured keeps its workers. So does one without a GPU, until the CPU time of the general
+        # stages is known.
         self.weight = {
             d.group: d.service_s * d.share
             for d in self.order
@@ -129,15 +129,17 @@ class _Planner:
 
     def _most(self, demand: Demand) -> int:
         if not demand.resources.requires_gpu and not demand.resources.cpus:
-            room = max(1, int(self.cpus))  # nothing limits them, but more than cores are of no use
+            room = max(1, int(self.cpus))  # they reserve nothing, but more workers than cores are useless
         else:
-            room = COUNTLESS - place_workers(list(self.empty), demand.group, demand.resources, COUNTLESS)
+            room = UNLIMITED_WORKERS - place_workers(
+                list(self.empty), demand.group, demand.resources, UNLIMITED_WORKERS
+            )
         return max(demand.least, min(demand.limit, room))
 
-    # --- what a layout is worth
+    # --- rates
 
     def rate(self, node_states: Sequence[NodeState], counts: Mapping[int, int] | None = None) -> float:
-        """Tasks of the input per second at the slowest stage; infinite where nothing is known."""
+        """Tasks of the input per second at the slowest stage; infinite if nothing was measured."""
         counts = count_workers(node_states) if counts is None else counts
         rates = [counts.get(group, 0) / weight for group, weight in self.weight.items() if weight > 0]
         if self.shared_cpu_s:
@@ -157,7 +159,7 @@ class _Planner:
         return wanted
 
     def highest_rate(self) -> float:
-        """No layout can be faster: more than all cards and cores would be needed, or more workers than allowed."""
+        """An upper bound of the rate: it takes all cards, all cores or all workers that are allowed."""
         weights = {group: weight for group, weight in self.weight.items() if weight > 0}
         rates = [self.most[group] / weight for group, weight in weights.items()]
         gpus = sum(weight * least_share(self.needs[group], self.cards) for group, weight in weights.items())
@@ -169,7 +171,7 @@ class _Planner:
     # --- layouts
 
     def with_minimum(self, node_states: list[NodeState]) -> list[NodeState]:
-        """The same with the minimum of each group. Where the cluster is too small for it: with what fits."""
+        """The layout with the minimum of each group added, or as much of it as fits."""
         have = count_workers(node_states)
         if all(have[group] >= least for group, least in self.least.items()):
             return node_states
@@ -186,7 +188,7 @@ class _Planner:
         return made
 
     def seeded(self, node_states: list[NodeState]) -> list[NodeState]:
-        """The same with free cards given to stages of which nothing is known, evenly: such stages start slowly."""
+        """The layout with free cards given evenly to GPU stages that were not measured: those start slowly."""
         if not self.unseen:
             return node_states
         cores: Cores = "free" if self.shared_cpu_s == 0.0 else "leave last"
@@ -222,7 +224,7 @@ class _Planner:
     def raised(
         self, start: list[NodeState], bases: Sequence[tuple[list[NodeState], Mapping[int, int]]]
     ) -> list[NodeState]:
-        """The fastest layout that adds workers to one of ``bases``; ``start`` if none is faster than that."""
+        """The fastest layout that adds workers to one of ``bases``; ``start`` if none of them is faster."""
         best, low, high = start, self.rate(start), self.highest_rate()
         have = count_workers(start)
         if low <= 0 or math.isinf(high):
@@ -235,18 +237,18 @@ class _Planner:
                 if tried is not None and (reached := self.rate(tried)) > low * (1 + EPSILON):
                     best, low = tried, reached
                     break
-            if low == slower or low < rate * (1 - _ROUNDING):  # that rate cannot be had
+            if low == slower or low < rate * (1 - _ROUNDING):  # that rate is out of reach
                 high = rate
             if low == slower and rate <= low * (1 + 3 * EPSILON):
                 break
-            # Once just the next worker of the slowest lies between, ask for that.
+            # Once the bounds are one worker of the slowest stage apart, try that worker.
             next_worker = low * (1 + 3 * EPSILON)
             last = self.wanted(next_worker, have) == self.wanted(high, have)
             rate = next_worker if last else (low + high) / 2
         return best
 
     def fresh(self, node_states: list[NodeState]) -> list[NodeState] | None:
-        """The fastest layout on an empty cluster; stages that were not measured have as many workers as here."""
+        """The fastest layout on an empty cluster; stages that were not measured keep their number of workers."""
         have = count_workers(node_states)
         held = {group: have[group] for group in self.least if group not in self.weight}
         if self._fresh is None or self._fresh[0] != held:
@@ -259,7 +261,7 @@ class _Planner:
         return self._fresh[1]
 
     def improved(self, node_states: list[NodeState], best: list[NodeState] | None) -> list[NodeState]:
-        """The next step from here to ``best``, if it is worth it."""
+        """The next step towards ``best``, if it is worthwhile."""
         have, now = count_workers(node_states), self.rate(node_states)
         if not 0 < now < math.inf:
             return node_states
@@ -267,18 +269,18 @@ class _Planner:
         chosen = grown if self.rate(grown) >= _WORTHWHILE * now else node_states
         goal = 0.0 if best is None else self.rate(best)
         if best is not None and goal >= _WORTHWHILE * self.rate(chosen):
-            traded = (
+            moved = (
                 Relocation(node_states, self.order, self.wanted(goal, have)).result(goal * (self.shared_cpu_s or 0.0))
                 or best
             )
-            better = self.rate(traded) >= _WORTHWHILE * self.rate(chosen)
-            if better and self._tasks_done(node_states, traded) > self._tasks_done(node_states, chosen):
-                chosen = traded
-        # A spare worker must not take what the slowest could use.
+            better = self.rate(moved) >= _WORTHWHILE * self.rate(chosen)
+            if better and self._tasks_done(node_states, moved) > self._tasks_done(node_states, chosen):
+                chosen = moved
+        # A spare worker must not take room that the slowest stage could use.
         return node_states if chosen is node_states and grown is not node_states else self.with_spares(chosen)
 
     def _tasks_done(self, before: list[NodeState], after: list[NodeState]) -> float:
-        """Tasks of the input until the horizon, if one goes to ``after``: those who stay work until all are ready."""
+        """Tasks of the input until the horizon with ``after``: until all workers are ready, only the old ones work."""
         old, new = slots_of(before), slots_of(after)
         staying = {group: (slots & old.get(group, Counter())).total() for group, slots in new.items()}
         starting = [group for group, slots in new.items() if slots.total() > staying[group]]
@@ -287,7 +289,7 @@ class _Planner:
         return wait_s * min(rate, self.rate(after, staying)) + (self.horizon_s - wait_s) * rate
 
     def with_spares(self, node_states: list[NodeState]) -> list[NodeState]:
-        """The same with one worker more for stages that are nearly the slowest, in room that no other group needs."""
+        """The layout with one more worker for each stage that is nearly the slowest, in room that no other needs."""
         rate = self.rate(node_states)
         if not 0 < rate < math.inf:
             return node_states

@@ -1,4 +1,4 @@
-"""What every executor is, and what it receives."""
+"""The interface of executors, and what they receive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Executor", "NodeInfo", "Run", "WorkerMetadata"]
 
 @dataclass
 class Run:
-    """One run of a pipeline, as an executor sees it.
+    """One run of a pipeline.
 
     Args:
         directory: Its files.
@@ -31,7 +31,7 @@ class Run:
         initial: Tasks for the first stage if it is not a source.
         keep_drops: Whether to record which rows were dropped.
         failures: What happens to tasks that have failed for good.
-        stats: The counts of each stage, filled by the executor, also if the run fails.
+        stats: The counts of each stage, filled by the executor, even if the run fails.
     """
 
     directory: RunDirectory

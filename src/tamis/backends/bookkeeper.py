@@ -1,6 +1,6 @@
-"""The books of a run: what every task came to is counted, recorded and published here, whichever engine did the work.
+"""Counts, records and publishes the results of tasks, whichever engine did the work.
 
-The coordinator and the driver of external engines decide what is done when; both report it to one bookkeeper.
+The coordinator and the driver of external engines decide what is done when; both report it to a bookkeeper.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALWAYS_RAISE = FailurePolicy("raise", "raise")
 
 
 class Bookkeeper:
-    """Counts, records and publishes what the tasks of a run came to.
+    """Counts, records and publishes the results of a run's tasks.
 
     Args:
         plan: The plan.
@@ -63,7 +63,7 @@ class Bookkeeper:
             stats.rows_out += task.num_items
 
     def succeeded(self, group: Group, batch: Sequence[Envelope], outcome: Outcome) -> None:
-        """A batch is done: count it, record it, publish its files. Where its outputs go is up to the caller."""
+        """A batch is done: count it, record it, publish its files. The caller sends its outputs on."""
         for vertex, stats in outcome.stats.items():
             self.stats[vertex].add(stats)
         name = self._plan.vertices[group.entry].name
@@ -79,7 +79,7 @@ class Bookkeeper:
         self._journal.output(envelope)
 
     def retried(self, group: Group, times: int = 1) -> None:
-        """A batch is tried again, or was."""
+        """A batch was tried again."""
         self.stats[group.entry].retries += times
 
     def failed(
@@ -91,12 +91,12 @@ class Bookkeeper:
         policy: FailurePolicy,
         store: Callable[[Envelope, str], None],
     ) -> None:
-        """A batch has failed for good. This is the one place that decides what happens then.
+        """A batch has failed for good: raise, or set it aside.
 
         Args:
-            group: The group that had it.
+            group: The group that ran it.
             batch: Its tasks.
-            failure: Why.
+            failure: The cause.
             attempts: How often it was tried.
             policy: Whether to raise or to set it aside.
             store: Writes the data of a task to a file.
@@ -130,23 +130,23 @@ class Bookkeeper:
         self.tell(f"stage {failure.stage!r}: {task}, {shown}, is set aside in {self._quarantine}: {failure.error}")
 
     def discard(self, outcome: Outcome) -> None:
-        """Remove what an attempt made that does not count: its files and its outputs."""
+        """Remove the files and outputs of an attempt that does not count."""
         self.repeated(outcome)
         for envelope in outcome.outputs:
             release_payload(envelope.payload)
 
     def repeated(self, outcome: Outcome) -> None:
-        """A booked batch was repeated because its outputs were lost: remove the files that it made again."""
+        """A recorded batch was repeated because its outputs were lost: remove the files it made again."""
         self._journal.discard(outcome.published)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Wait until everything booked so far is durable and published."""
+        """Wait until everything recorded so far is durable and published."""
         self._journal.flush()
 
     def finish(self) -> None:
-        """End the books of a complete run. Raises if every task was set aside: then the run has failed."""
+        """Flush a complete run. Raises if every task was set aside: then the run has failed."""
         self._journal.flush()
         last = [g.index for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g)]
         lost = [index for index, count in self._set_aside.items() if count and not self._done[index]]
@@ -166,8 +166,8 @@ class Bookkeeper:
         """The share of the input that has been processed, 0 to 1.
 
         Args:
-            total: The size of the input in bytes, where it is known.
-            running: Bytes that have been processed of tasks that are still running.
+            total: The size of the input in bytes, if it is known.
+            running: Bytes that were processed of tasks that are still running.
         """
         return min(1.0, (self.weight_done + running) / total) if total else None
 
@@ -191,7 +191,7 @@ class Bookkeeper:
 
 
 def stage_error(batch: Sequence[Envelope], failure: Failure, attempts: int) -> Exception:
-    """The error of a run that a failed batch ends."""
+    """The error that ends a run because a batch failed."""
     tried = "" if attempts == 1 else f", tried {attempts} times"
     of_files = _shown_files(source_files(batch[0]))
     where = f"stage {failure.stage!r}, task {format_order(batch[0].order)}{of_files}{tried}"
@@ -199,14 +199,14 @@ def stage_error(batch: Sequence[Envelope], failure: Failure, attempts: int) -> E
 
 
 def setup_error(failure: Failure, attempts: int) -> Exception:
-    """The error of a run with a stage that cannot be set up."""
+    """The error that ends a run because a stage cannot be set up."""
     where = f"setup() of stage {failure.stage!r}"
     message = f"stage {failure.stage!r} could not be set up, tried in {attempts} workers in a row: {failure.error}"
     return _error(failure, where, message)
 
 
 def _error(failure: Failure, where: str, message: str) -> Exception:
-    """The exception itself if it is one of ours, with a note that says where; else one with this message."""
+    """The exception itself if it is a TamisError, with a note that says where; else a new one with this message."""
     if isinstance(failure.exception, TamisError):
         failure.exception.add_note(f"  in {where}")
         return failure.exception
@@ -217,7 +217,7 @@ def _error(failure: Failure, where: str, message: str) -> Exception:
 
 
 def source_files(envelope: Envelope) -> list[str]:
-    """The input files, where the task is a group of files, or is known to be made of one."""
+    """The input files, if the task is a group of files or is known to be made from one."""
     while envelope.maker is not None:
         envelope = envelope.maker.batch[0]
     if envelope.nbytes > 2**20 or not isinstance(envelope.payload, FileGroup | bytes):

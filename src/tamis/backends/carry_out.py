@@ -1,4 +1,4 @@
-"""What every executor with a coordinator does: run it, show its progress, and stop the workers afterwards."""
+"""Runs a coordinator for an executor: shows its progress, and stops the workers afterwards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def carry_out(
         return done
     finally:
         if state == "failed":
-            run.journal.flush()  # while workers can still be asked for the files that wait with them
+            run.journal.flush()  # while workers can still send the files that they hold
         substrate.close(at_once=state == "failed")
         run.observer.finish(coordinator.snapshot(state))
 

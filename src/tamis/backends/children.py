@@ -1,4 +1,4 @@
-"""What one stage makes of one task: which child is which."""
+"""The tasks that a stage makes of one task, and their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.tasks import TableTask, Task
 
 
 class Children:
-    """What one stage makes of one task. Children are numbered; an only child keeps its parent's place in the order."""
+    """The tasks a stage makes of one task. They are numbered; an only child keeps its parent's place in the order."""
 
     def __init__(self, parent: Task[Any]) -> None:
         self.parent = parent
@@ -20,7 +20,7 @@ class Children:
         self._count = 0
 
     def add(self, port: str, task: Task[Any]) -> Iterator[tuple[str, Task[Any], int | None]]:
-        """A child. The first is held back until it is known whether there are more."""
+        """Add a child. The first is held back until it is known whether there are more."""
         self._count += 1
         if self._count == 1:
             self._first = (port, copy.copy(task))  # a stage may go on to change the task it yielded
@@ -31,7 +31,7 @@ class Children:
         yield port, task, self._count - 1
 
     def end(self) -> Iterator[tuple[str, Task[Any], int | None]]:
-        """There are no more children. What was dropped goes together, as the last of them."""
+        """There are no more children. Dropped rows go together, as the last child."""
         if self.dropped:
             yield from self.add(DROPPED, type(self.dropped[0]).concat(self.dropped))
         if self._first is not None:

@@ -1,4 +1,4 @@
-"""Where a run on a cluster keeps its files: what every machine sees, and what is done where machines share nothing.
+"""Where a run on a cluster keeps its files, with and without a directory that all machines share.
 
 A run directory that all machines see is used by all of them. Where a machine does not see it, data between stages goes
 to the run's scratch address, or to Ray's object store if there is none; records (drops, quarantine, outputs) wait there
@@ -25,13 +25,13 @@ __all__ = ["share_storage"]
 
 
 def share_storage(ray: Any, plan: Plan, run: Run, nodes: Sequence[str] | None = None) -> None:
-    """Make sure that every machine can reach what a run keeps; changes where that is if need be.
+    """Make sure that every machine can reach the files of a run; moves its scratch data if needed.
 
     Args:
         ray: The module, connected.
         plan: The plan.
         run: The run; its directory may be given another scratch location.
-        nodes: The machines that are used, by Ray's ids; all of them when not given.
+        nodes: The machines that are used, by Ray's ids; by default all.
     """
     directory = run.directory
     if protocol(directory.scratch) == "memory":
@@ -62,7 +62,7 @@ def share_storage(ray: Any, plan: Plan, run: Run, nodes: Sequence[str] | None = 
 
 
 def _unseen(ray: Any, paths: Sequence[str], nodes: Sequence[str] | None) -> dict[str, str]:
-    """Those of some directories of this machine that another machine does not see, and one such machine."""
+    """The directories of this machine that another machine does not see, each with one such machine."""
     here = ray.get_runtime_context().get_node_id()
     alive = {node["NodeID"]: node.get("NodeManagerHostname", "") for node in ray.nodes() if node.get("Alive", True)}
     others = [node for node in (alive if nodes is None else nodes) if node != here and node in alive]

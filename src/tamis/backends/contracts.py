@@ -1,4 +1,4 @@
-"""The interfaces between the coordinator and its surroundings, and the limits of a run."""
+"""The interfaces that the coordinator works with, and the limits of a run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class FailurePolicy:
     the run goes on.
 
     Args:
-        on_error: Where a stage raised.
-        on_death: Where the worker died, or was ended because a stage took longer than its ``timeout_s``.
+        on_error: If a stage raised.
+        on_death: If the worker died, or was killed because a stage took longer than its ``timeout_s``.
 
     >>> FailurePolicy().action(Failure("words", "KeyError: 'text'"))
     'raise'
@@ -41,7 +41,7 @@ class FailurePolicy:
     on_death: Action = "set_aside"
 
     def action(self, failure: Failure) -> Action:
-        """What to do about a failure."""
+        """What to do after a failure."""
         return self.on_death if failure.died else self.on_error
 
 
@@ -86,8 +86,8 @@ class Watcher(Protocol):
 class Manager(Protocol):
     """Decides how many workers there are."""
 
-    def tend(self, coordinator: Coordinator) -> None:
-        """Start and stop workers, as the work of the groups requires. Called at every turn of the loop."""
+    def adjust(self, coordinator: Coordinator) -> None:
+        """Start and stop workers, as the work of the groups requires. Called in every iteration of the loop."""
 
     def up(self, worker: Worker) -> None:
         """The process of a worker has started."""
@@ -105,7 +105,7 @@ class Limits:
         budget_bytes: Memory for tasks between stages.
         retries: How often a task is tried again after its stage raised.
         death_retries: How often a task is tried again after its worker died.
-        least_cpus: The least number of cores that a busy worker counts for.
+        least_cpus: A busy worker counts as at least this many cores.
     """
 
     cpus: float

@@ -1,11 +1,11 @@
-"""The driver's side: one event loop that feeds, dispatches, retries and drains.
+"""The event loop of a run: it feeds, dispatches, retries and drains.
 
-It moves envelopes, never data, and knows nothing about threads, processes or clusters: those are substrates. What it
-guarantees, on any of them:
+It moves envelopes, never data, and knows nothing about threads, processes or clusters: those are substrates. On any
+substrate, it guarantees:
 
 - every task is processed until it is done or set aside with its cause, and its files are published once;
 - the memory of tasks between stages stays within the budget (a task that does not fit runs alone);
-- the pipeline cannot deadlock: when nothing else moves, the most downstream work that is ready is always let through.
+- the pipeline cannot deadlock: a ready batch may exceed the budget if neither its stage nor a later one is busy.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from tamis.runs.stop import STOPPING
 from tamis.tasks import Task
 
 POLL_S = 0.1
-"""Seconds that the loop waits for events before it checks everything else again."""
+"""How long the loop waits for events before it checks everything else again, in seconds."""
 
 LOOKAHEAD = 64
 """How many tasks of a source are listed ahead of the workers."""
 
 MAX_DEATHS_IN_A_ROW = 20
-"""Workers that may die in a row, without any task being finished, before the run fails (no memory, a broken install).
+"""How many workers may die in a row, with no task finished, before the run fails (no memory, a broken install).
 
 Workers that die on one machine of a cluster within a second count as one.
 """
 
 MAX_FAILED_SETUPS = 3
-"""Workers in a row whose stages cannot be set up before the run fails."""
+"""How many workers in a row may fail to set up their stages before the run fails."""
 
 
 class Coordinator:
@@ -57,9 +57,9 @@ class Coordinator:
         scratch: The run's directory for data between stages.
         quarantine: The run's directory for tasks that are set aside; without one, a failed task ends the run.
         initial: Tasks for the first stage if it is not a source.
-        stop: Tells whether the user wants to stop.
+        stop: Whether the user wants to stop.
         watcher: Receives progress updates.
-        manager: Decides how many workers there are, where that can change.
+        manager: Decides how many workers there are, if that can change.
         failures: What happens to a task that has failed for good.
     """
 
@@ -119,8 +119,8 @@ class Coordinator:
             ):
                 break
             if self._manager:
-                self._manager.tend(self)
-            self._dispatcher.end_the_overdue()
+                self._manager.adjust(self)
+            self._dispatcher.kill_overdue()
             for event in self._substrate.poll(POLL_S):
                 self._on(event)
             self._show()
@@ -164,7 +164,7 @@ class Coordinator:
 
     def _running_bytes(self) -> int:
         """Bytes of input that workers have processed of the tasks they are running."""
-        largest: dict[int, int] = {}  # what a worker has processed cannot be more than the largest of its assignments
+        largest: dict[int, int] = {}  # a worker cannot have processed more than its largest assignment
         for assignment in self._dispatcher.assignments.values():
             if self.books.takes_input(assignment.group):
                 worker, weight = assignment.worker.index, sum(e.weight for e in assignment.batch)
@@ -212,7 +212,7 @@ class Coordinator:
     def _on_done(self, event: Done) -> None:
         assignment = self._dispatcher.take_back(event.ticket)
         outcome = event.outcome
-        if assignment is None:  # from a worker that was given up: its task was given to another one
+        if assignment is None:  # the worker was given up, and another has the task
             self.books.discard(outcome)
             return
         self.registry.take(assignment.worker, event.ticket, self._substrate.now())
@@ -220,7 +220,7 @@ class Coordinator:
             self._on_failure(assignment, outcome.failure)
         elif self._recovery.repeats(assignment.batch):
             self.books.repeated(outcome)
-            self.scheduler.gone_again(self.scheduler.groups[assignment.group], assignment.batch)
+            self.scheduler.end_repetition(self.scheduler.groups[assignment.group], assignment.batch)
             self._deaths = 0
             for envelope in assignment.batch:
                 envelope.attempt = envelope.deaths = 0
@@ -247,7 +247,7 @@ class Coordinator:
         state.done += len(batch)
         self.timings[assignment.group].service.add(outcome.seconds, len(batch))
         for envelope in batch:
-            envelope.attempt = envelope.deaths = 0  # a repetition, should its outputs be lost, starts from zero
+            envelope.attempt = envelope.deaths = 0  # if its outputs are lost, the repetition counts from zero
             self.scheduler.leave(state, envelope)
 
     def _on_failure(self, assignment: Assignment, failure: Failure) -> None:
@@ -284,7 +284,7 @@ class Coordinator:
                 if ticket in event.running:
                     self.timings[assignment.group].suspects.add(id(assignment.batch))
                 self.scheduler.groups[assignment.group].ready.push(assignment.batch)
-        if worker is not None and worker.node:  # when a machine is lost, all its workers die
+        if worker is not None and worker.node:  # a lost machine, with all its workers, counts once
             self._deaths += now - self._last_death.get(worker.node, -math.inf) > 1.0
             self._last_death[worker.node] = now
         else:
@@ -319,7 +319,7 @@ class Coordinator:
             state.ready.push(batch)
             return
         if self._recovery.repeats(batch):
-            self.scheduler.gone_again(state, batch)
+            self.scheduler.end_repetition(state, batch)
             self._recovery.lost_again(batch, lost)
             return
         missing = len(lost)
@@ -334,7 +334,7 @@ class Coordinator:
             self._recovery.restore(envelope, one_restored)
 
     def _repeat(self, maker: Maker) -> None:
-        self.scheduler.come_back(self.scheduler.groups[maker.group], maker.batch)
+        self.scheduler.begin_repetition(self.scheduler.groups[maker.group], maker.batch)
 
 
 __all__ = ["Coordinator"]

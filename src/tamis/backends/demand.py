@@ -1,4 +1,4 @@
-"""What a stage needs, and whether the cluster or the machine has it."""
+"""What a stage needs, and whether the machines have it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tamis.errors import ResourceError
 from tamis.plan import Group, Plan
 from tamis.stages.resources import Resources
 
-__all__ = ["COUNTLESS", "Demand", "at_the_same_time", "check_fits", "hard_to_place_first", "minimum"]
+__all__ = ["UNLIMITED_WORKERS", "Demand", "check_fits", "concurrent_groups", "hard_to_place_first", "minimum"]
 
-COUNTLESS = 1_000_000
+UNLIMITED_WORKERS = 1_000_000
 """More workers than any cluster has room for."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What is known of a stage that has workers of its own.
+    """What is known of a stage with dedicated workers.
 
     Args:
-        group: Its number.
-        name: What users call it.
+        group: The number of its group.
+        name: Its name, for messages.
         resources: What one worker needs.
         service_s: Busy seconds of one worker per task, or the age of a task that still runs; ``None``: not known.
         share: Tasks of this stage per task of the input.
-        setup_s: What a new worker costs before its first task, in seconds.
-        min_workers: It never has fewer, and never less than one while there is work.
-        max_workers: It never has more.
-        work_left: At most so many tasks can still come, so it never has more workers than that; ``None``: not known.
+        setup_s: How long a new worker takes before its first task, in seconds.
+        min_workers: The fewest workers, at least one while there is work.
+        max_workers: The most workers; ``None``: no limit.
+        work_left: The most tasks that can still come, and so the most workers; ``None``: not known.
 
     >>> Demand(0, "embed", Resources(gpus=0.5), service_s=2.0).min_workers
     1
@@ -57,9 +57,9 @@ class Demand:
 
     @property
     def limit(self) -> int:
-        """The most workers it may have, whatever there is room for."""
+        """The most workers it may have."""
         least = max(1, self.min_workers)
-        most = COUNTLESS if self.max_workers is None else max(least, self.max_workers)
+        most = UNLIMITED_WORKERS if self.max_workers is None else max(least, self.max_workers)
         return most if self.work_left is None else min(most, self.work_left)
 
     @property
@@ -69,13 +69,13 @@ class Demand:
 
 
 def hard_to_place_first(demands: Iterable[Demand], nodes: Sequence[Node]) -> list[Demand]:
-    """The order in which workers are placed."""
+    """The demands in the order in which their workers are placed."""
     kinds = {memory for node in nodes for memory in node.gpus}
     return sorted(demands, key=lambda demand: (size(demand.resources, kinds), demand.group))
 
 
 def minimum(empty: Sequence[NodeState], order: Sequence[Demand], least: Mapping[int, int]) -> list[NodeState] | None:
-    """A layout with so many workers of each group, ``None`` if the cards are too few. Where cores are, they share."""
+    """A layout with the least workers of each group, ``None`` if there are too few cards. Too few cores are shared."""
     attempts: tuple[tuple[Cores, ...], ...] = (("free", "share"), ("share",))
     for attempt in attempts:
         node_states, left = list(empty), 0
@@ -89,8 +89,8 @@ def minimum(empty: Sequence[NodeState], order: Sequence[Demand], least: Mapping[
     return None
 
 
-def at_the_same_time(plan: Plan) -> list[list[Group]]:
-    """Groups that work at the same time: those with no barrier between them."""
+def concurrent_groups(plan: Plan) -> list[list[Group]]:
+    """Groups that run at the same time, since no barrier is between them."""
     segment: dict[int, int] = {}
     for group in plan.groups:
         before = [segment[i] for i in group.inputs]
@@ -103,9 +103,9 @@ def at_the_same_time(plan: Plan) -> list[list[Group]]:
 
 
 def check_fits(nodes: Sequence[Node], demands: Sequence[Demand], where: str = "the cluster") -> None:
-    """Refuse stages that there is no room for, alone or side by side, and show the arithmetic.
+    """Refuse stages for which there is no room, alone or together, and show the arithmetic.
 
-    Where cores are short, stages share them; cards are never shared beyond what they have.
+    Too few cores are shared; cards are never overcommitted.
 
     Args:
         nodes: The machines.
@@ -129,7 +129,8 @@ def check_fits(nodes: Sequence[Node], demands: Sequence[Demand], where: str = "t
     total = sum(demand.least * least_share(demand.resources, cards) for demand in asking)
     terms = [_term(demand) for demand in asking]
     needed = f"GPU stages need at least {' + '.join(terms)} = {total:g} GPU{'s' * (total != 1)} at the same time"
-    reason = "" if total > len(cards) + EPSILON else ", and these do not go side by side on the cards of one node each"
+    fits_in_total = total <= len(cards) + EPSILON
+    reason = ", but a share must be on one card, and the cards of a worker on one node" if fits_in_total else ""
     raise ResourceError(
         f"{needed}, {where} has {len(cards)}{_cards(nodes)}{reason}. Give stages a smaller fraction of a GPU or "
         'fewer workers (num_workers), or run one stage after the other with execution_mode="batch"'
@@ -137,7 +138,7 @@ def check_fits(nodes: Sequence[Node], demands: Sequence[Demand], where: str = "t
 
 
 def _check_alone(nodes: Sequence[Node], demand: Demand, where: str) -> None:
-    """Whether one worker fits on some node."""
+    """Refuse a stage if no node has room for one worker."""
     needs, stage = demand.resources, f"stage {demand.name!r} asks for"
     most_cpus = max(nodes, key=lambda node: node.cpus)
     if needs.cpus > most_cpus.cpus + EPSILON:
@@ -188,7 +189,7 @@ def _term(demand: Demand) -> str:
 
 
 def _cards(nodes: Sequence[Node]) -> str:
-    """The cards of each node, in words, the largest few; nothing for the only machine, which has no name."""
+    """The number of cards of the largest nodes, in words; empty for a single machine without a name."""
     if len(nodes) == 1 and not nodes[0].id:
         return ""
     largest = sorted((n for n in nodes if n.gpus), key=lambda n: -len(n.gpus))

@@ -1,4 +1,4 @@
-"""Who is given work when: the most downstream first, within the memory budget, where the data is."""
+"""Gives batches to workers: the most downstream first, within the memory budget, on the machine that has the data."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ MAX_PORTION = 16
 """The most assignments a worker is given at once."""
 
 BRIEF_S = 0.1
-"""Seconds: an assignment may wait for another one that takes no longer than this."""
+"""An assignment may queue after another that takes no longer than this, in seconds."""
 
 MOMENT_S = 0.05
-"""Assignments that take no longer together go to one worker, also where others are idle."""
+"""Assignments that together take no longer than this go to one worker, even if others are idle."""
 
 MUCH_LONGER = 4.0
-"""From this ratio on, the shorter of two assignments does not wait for the other."""
+"""An assignment does not queue after one that takes this many times as long."""
 
 FAR_BYTES = 2**20
-"""A batch larger than this waits a moment for a worker on the machine that holds it."""
+"""A batch of at least this size waits for a worker on the machine that holds it."""
 
 FAR_WAIT_S = 0.3
-"""That moment."""
-
+"""How long such a batch waits before any worker may take it."""
 
 OVERDUE_S = 0.1
 """How often to look for assignments that take too long."""
 
 AHEAD = 8
-"""The worker of an ``async`` stage holds a part of this size more than it may have in flight."""
+"""The worker of an ``async`` stage holds 1/AHEAD more assignments than it may have in flight."""
 
 CANCEL_S = 10.0
-"""How much longer a call of an ``async`` stage may take until its worker is ended: usually the worker cancels it."""
+"""How long a call of an ``async`` stage may exceed its limit before its worker is killed: usually it is cancelled."""
 
 
 @dataclass
 class Assignment:
-    """Work that was given to a worker, and the memory kept free for what it makes."""
+    """A batch that was given to a worker, and the memory kept free for its outputs."""
 
     worker: Worker
     group: int
@@ -59,13 +58,13 @@ class Assignment:
 
 @dataclass
 class GroupTiming:
-    """How a group gets on.
+    """Measurements of a group, and its failures.
 
     Args:
         service: Seconds per task and per assignment.
         failed_setups: Workers in a row that could not be set up.
         suspects: Batches whose worker died: each is tried on a worker that holds nothing else.
-        waiting_since: Since when batches have been waiting for workers on their own machine.
+        waiting_since: When the batches of each machine began to wait for a worker there.
     """
 
     service: ServiceTime = field(default_factory=ServiceTime)
@@ -75,14 +74,14 @@ class GroupTiming:
 
 
 class Dispatcher:
-    """Gives out what is ready and keeps the books of what is out.
+    """Gives out batches and tracks which worker has which.
 
     Args:
         plan: The groups.
         substrate: Where work is sent.
         registry: The workers.
-        scheduler: What is ready.
-        limits: What may be used.
+        scheduler: The batches that are ready.
+        limits: What the run may use.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class Dispatcher:
         self._looked = substrate.now()
 
     def give_out(self) -> None:
-        """Give out work, the most downstream first, so that what is begun is finished before more is read."""
+        """Give out work, the most downstream first: tasks that have begun are finished before more are read."""
         downstream_busy = False
-        deepest: dict[int, int] = {}  # by pool: work that waits for a worker must not be passed by what comes before it
+        deepest: dict[int, int] = {}  # by pool: upstream work must not take the workers that downstream work waits for
         for state in self._scheduler.groups:
             if state.ordered is not None:
                 self._scheduler.release(state, last=False)
@@ -120,19 +119,19 @@ class Dispatcher:
             limit = deepest.get(pool, sys.maxsize)
             while state.ready and self._dispatch(state, forced, limit):
                 forced = False
-            if state.ready:  # what needs a worker for itself gets one only if others leave one free
+            if state.ready:  # a suspect needs an idle worker: upstream groups must leave one
                 suspects = self.timings[state.group.index].suspects
                 deepest[pool] = 1 if suspects else min(limit, self._depth(state))
             downstream_busy = downstream_busy or bool(state.running or state.ready)
 
     def _dispatch(self, state: GroupState, forced: bool, limit: int) -> bool:
-        """Give out the first batch that can be, with others from the same machine; tell whether there was one."""
+        """Give out the first batch that a worker can take, with others from its machine; returns whether it did."""
         group, cpus, portion = state.group.index, self._cpus(state), self._portion(state)
         depth = min(limit, self._depth(state))
-        anybody = self._registry.free(group, cpus, depth)
-        if anybody is None:
+        free_worker = self._registry.free(group, cpus, depth)
+        if free_worker is None:
             return False
-        far: str | None = None  # the home of a batch that no worker on its own machine can take
+        far: str | None = None  # a machine whose batches may go to workers on others
         for home in state.ready.homes():
             batch = state.ready.peek(home)
             if not forced and self._is_too_much(self._cost(state, batch)):
@@ -140,24 +139,24 @@ class Dispatcher:
             large = bool(home) and sum(e.nbytes for e in batch) >= FAR_BYTES
             if self._is_suspect(state, batch):
                 depth, portion = 1, 1
-                anybody = self._registry.free(group, cpus, depth)
-                if anybody is None:
+                free_worker = self._registry.free(group, cpus, depth)
+                if free_worker is None:
                     return False
-            worker = self._registry.free(group, cpus, depth, home) if large else anybody
+            worker = self._registry.free(group, cpus, depth, home) if large else free_worker
             if worker is not None:
                 self._hand_over(worker, state, home, portion)
                 return True
             if far is None and not self._waits_for(group, home):
                 far = home
         if far is not None:
-            self._hand_over(anybody, state, far, portion)
+            self._hand_over(free_worker, state, far, portion)
         return far is not None
 
     def _hand_over(self, worker: Worker, state: GroupState, home: str, portion: int) -> None:
-        """Give a worker the next batch from a machine, and more of them up to a portion, as far as the budget goes."""
+        """Give a worker the next batches from a machine: one, then up to ``portion`` while the budget lasts."""
         self._assign(worker, state, self._next_batch(state, home))
         for _ in range(portion - 1):
-            if not state.ready.lies_on(home):
+            if not state.ready.has_batches_on(home):
                 return
             batch = state.ready.peek(home)
             if self._is_suspect(state, batch) or self._is_too_much(self._cost(state, batch)):
@@ -166,7 +165,7 @@ class Dispatcher:
 
     def _next_batch(self, state: GroupState, home: str) -> list[Envelope]:
         batch = state.ready.pop(home)
-        if not state.ready.lies_on(home):
+        if not state.ready.has_batches_on(home):
             self.timings[state.group.index].waiting_since.pop(home, None)
         return batch
 
@@ -174,28 +173,28 @@ class Dispatcher:
         return id(batch) in self.timings[state.group.index].suspects
 
     def _waits_for(self, group: int, home: str) -> bool:
-        """Whether a batch should wait a moment for a worker on the machine that holds it.
+        """Whether a batch should wait for a worker on the machine that holds it.
 
-        The moment is over once for all batches there, until there are none: where more is made than its own workers
-        can take, the others need not wait each time.
+        All batches of a machine wait together, FAR_WAIT_S from the first: where the workers there cannot keep up, the
+        later batches do not wait again.
         """
         now = self._substrate.now()
         waited = now - self.timings[group].waiting_since.setdefault(home, now)
         return self._registry.has_worker_on(group, home) and waited < FAR_WAIT_S
 
     def _cost(self, state: GroupState, batch: list[Envelope]) -> int:
-        """Memory that working on the batch will take beyond what it holds already."""
+        """Memory that processing the batch will take beyond what the batch holds already."""
         weight = sum(e.weight for e in batch)
         held = sum(e.nbytes for e in batch)
-        reading = weight - held if state.group.batch_bytes is None else 0  # batches by bytes are worked off piecewise
+        reading = weight - held if state.group.batch_bytes is None else 0  # batches by bytes are read piece by piece
         return int(max(reading, state.out_ratio * weight, 0))
 
     def _is_too_much(self, cost: int) -> bool:
-        """Whether something of this cost does not fit into the budget now."""
+        """Whether this many more bytes exceed the budget now."""
         return bool(cost) and self._scheduler.held_bytes + self.reserved_bytes + cost > self._limits.budget_bytes
 
     def _longest_by_pool(self) -> dict[int, float]:
-        """How long the longest assignments take that the workers of each pool have now."""
+        """Mean seconds of the longest kind of assignment that each pool has now."""
         longest: dict[int, float] = {}
         for state in self._scheduler.groups:
             if state.running or state.ready:
@@ -205,10 +204,10 @@ class Dispatcher:
         return longest
 
     def _depth(self, state: GroupState) -> int:
-        """How many assignments a worker may hold: more when they are short, so that it need not wait for us.
+        """How many assignments a worker may hold: more when they are short, so that it never waits for the driver.
 
-        Where they might wait for long, few or short assignments are kept for the first worker that is free. One portion
-        may be on its way while another is worked off.
+        Assignments that might queue after a long one go to idle workers only, if they are few or much shorter. One
+        portion may be on its way while another is processed.
         """
         group = state.group.index
         if state.group.is_async:
@@ -225,9 +224,9 @@ class Dispatcher:
         return max(depth, 2 * portion) - portion + 1
 
     def _portion(self, state: GroupState) -> int:
-        """How many batches a worker is given at once: what is worth a message, if there is enough for all workers.
+        """How many batches a worker is given at once: enough to be worth a message, if all workers can have as many.
 
-        What takes but a moment is not worth being shared out.
+        Batches that together take less than MOMENT_S are not shared out.
         """
         service = self.timings[state.group.index].service.per_assignment
         if service is None or not self._substrate.message_s or state.group.is_async:
@@ -249,8 +248,8 @@ class Dispatcher:
         alone = suspect or state.group.timeout_s is not None
         self._substrate.submit(worker.index, ticket, group, batch, alone=alone)
 
-    def end_the_overdue(self) -> None:
-        """End workers that have been at one assignment for longer than its stages allow."""
+    def kill_overdue(self) -> None:
+        """Kill workers that have been running one assignment for longer than its stages allow."""
         now = self._substrate.now()
         if not self._timed or now - self._looked < OVERDUE_S:
             return
@@ -262,12 +261,12 @@ class Dispatcher:
                 continue
             patience = CANCEL_S if group.is_async else 0.0  # the worker cancels such a call itself
             if now - worker.began[ticket] > limit + patience:
-                worker.warm = False  # once is enough
+                worker.warm = False  # do not kill it twice
                 why = f"it took longer than the {limit:g} s of timeout_s"
                 self._substrate.kill_worker(worker.index, why, (ticket,))
 
     def take_back(self, ticket: int) -> Assignment | None:
-        """An assignment is no longer out: it is done, or its worker is gone."""
+        """Remove and return an assignment that is done or whose worker is gone."""
         assignment = self.assignments.pop(ticket, None)
         if assignment is not None:
             self._scheduler.groups[assignment.group].running -= 1

@@ -1,7 +1,7 @@
-"""Workers on nodes and cards: where the next one goes.
+"""Places workers on nodes and cards.
 
 Nodes in the same state are kept together (a :class:`NodeState`), so the cost of placement grows with the number of
-different nodes, not with the number of nodes, cards or workers.
+different states, not with the number of nodes, cards or workers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EPSILON = 1e-9
 _UNKNOWN_CARD_GB = 24.0
 
 Cores = Literal["leave last", "free", "share"]
-"""What a new worker may take of a node's cores: all free ones but the last, any free one, or also those of others."""
+"""The cores of a node that a new worker may take: all free ones but the last, any free one, or reserved ones too."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Node:
     Args:
         id: Its name.
         cpus: Its cores.
-        gpus: Memory of each card in GB, 0.0 where it is not known; a card's id is its place here.
+        gpus: Memory of each card in GB, 0.0 if it is not known; a card's id is its index in this tuple.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one worker lives: a node, and the cards it uses there, wholly or in part."""
+    """Where one worker runs: a node, and the cards it uses there, wholly or in part."""
 
     node: str
     gpu_ids: tuple[int, ...] = ()
@@ -63,13 +63,13 @@ class Slot:
 
 @dataclass(slots=True)
 class NodeState:
-    """Nodes in the same state. Never changed: a change makes another.
+    """Nodes in the same state. Immutable: a change makes a new one.
 
     Args:
         nodes: Their names.
-        cpus: Cores of each.
+        cpus: Cores of each node.
         memory: Memory of each card in GB.
-        free_cpus: Cores of each that no worker holds; below zero where workers share cores.
+        free_cpus: Cores of each node that no worker has reserved; below zero where workers share cores.
         free: The part of each card that is free.
         placed: The workers on each node: group, cards, how many.
     """
@@ -83,15 +83,15 @@ class NodeState:
 
     @property
     def last_cpu(self) -> float:
-        """What remains of each node for the general workers, whatever else it runs."""
+        """The cores of each node that always remain for general workers."""
         return min(1.0, self.cpus)
 
     def with_worker(self, group: int, needs: Resources, gpu_ids: tuple[int, ...], count: int) -> NodeState:
-        """The same with ``count`` more workers there, fewer if it is below zero."""
+        """The same nodes with ``count`` more workers on these cards, or fewer if it is negative."""
         return self.with_workers(group, needs, [(gpu_ids, count)])
 
     def with_workers(self, group: int, needs: Resources, there: Sequence[tuple[tuple[int, ...], int]]) -> NodeState:
-        """The same with so many more workers on each of these cards."""
+        """The same nodes with more workers: for each entry of ``there``, its cards and how many."""
         free, total = list(self.free), 0
         placed = {(g, ids): n for g, ids, n in self.placed}
         for gpu_ids, count in there:
@@ -110,17 +110,17 @@ class NodeState:
         )
 
     def of(self, nodes: tuple[str, ...]) -> NodeState:
-        """Some of its nodes."""
+        """The same state for some of its nodes."""
         return NodeState(nodes, self.cpus, self.memory, self.free_cpus, self.free, self.placed)
 
 
 def card_gb(memory_gb: float) -> float:
-    """A card's memory, with a usual one assumed where it is not known (a logical GPU)."""
+    """A card's memory in GB, a typical size if it is not known (a logical GPU)."""
     return memory_gb or _UNKNOWN_CARD_GB
 
 
 def card_share(needs: Resources, memory_gb: float) -> float:
-    """The part of such a card that one worker takes; infinite where it does not fit.
+    """The part of a card with this memory that one worker takes; infinite if it does not fit.
 
     >>> card_share(Resources(gpu_memory_gb=12), 0.0), card_share(Resources(gpu_memory_gb=40), 24.0)
     (0.5, inf)
@@ -132,14 +132,14 @@ def card_share(needs: Resources, memory_gb: float) -> float:
 
 
 def least_share(needs: Resources, cards: Iterable[float]) -> float:
-    """The cards one worker takes, or the part of the card that suits it best."""
+    """How many cards one worker takes, or the smallest part of one of these cards."""
     if needs.gpus or not needs.requires_gpu:
         return needs.gpus
     return min((card_share(needs, memory) for memory in set(cards)), default=math.inf)
 
 
 def size(needs: Resources, cards: Iterable[float]) -> tuple[bool, float, float, float]:
-    """Sorts the hard to place first: what fits on some cards only, many cards, large parts of one, many cores."""
+    """A sort key, the hardest to place first: fits on some cards only, many cards, large parts of one, many cores."""
     shares = [card_share(needs, memory) for memory in cards] if needs.requires_gpu else []
     fits = [share for share in shares if share <= 1] if needs.gpus < 1 else [needs.gpus]
     picky = any(math.isinf(share) for share in shares)
@@ -149,18 +149,18 @@ def size(needs: Resources, cards: Iterable[float]) -> tuple[bool, float, float, 
 def node_states_of(
     nodes: Sequence[Node], placed: Mapping[int, Sequence[Slot]], needs: Mapping[int, Resources]
 ) -> list[NodeState]:
-    """The cluster with these workers on it. Those whose node or card is gone, or is full already, are left out."""
+    """The cluster with these workers on it, without those whose node or card is gone or full."""
     on_node: dict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)
     for group, slots in placed.items():
         for slot in slots:
             on_node[slot.node][group, slot.gpu_ids] += 1
-    alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    same_state: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for node in nodes:
-        alike[node.cpus, node.gpus, tuple(sorted(on_node[node.id].items()))].append(node.id)
-    first = {node.id: node for node in nodes}
+        same_state[node.cpus, node.gpus, tuple(sorted(on_node[node.id].items()))].append(node.id)
+    by_name = {node.id: node for node in nodes}
     node_states = []
-    for names in alike.values():
-        node = first[names[0]]
+    for names in same_state.values():
+        node = by_name[names[0]]
         node_state = NodeState(tuple(names), node.cpus, node.gpus, node.cpus, (1.0,) * len(node.gpus))
         for (group, gpu_ids), count in sorted(on_node[node.id].items()):
             node_state = node_state.with_worker(
@@ -194,24 +194,24 @@ def slots_of(node_states: Iterable[NodeState]) -> dict[int, Counter[Slot]]:
 
 
 def place_workers(node_states: list[NodeState], group: int, needs: Resources, count: int, cores: Cores = "free") -> int:
-    """Place up to ``count`` workers in free room, in place; return how many found none.
+    """Place up to ``count`` workers in free room; return how many found none.
 
     A part of a card is taken from the fullest card where it fits, whole cards from the nodes with the fewest empty
     ones. Workers without cards go to nodes without cards first, and take a node's last core last.
 
     Args:
-        node_states: The cluster.
-        group: Whose workers.
-        needs: What each needs.
-        count: How many.
-        cores: Which cores they may take. Cards are never shared beyond what they have.
+        node_states: The cluster; changed in place.
+        group: The group of the workers.
+        needs: What each worker needs.
+        count: How many workers.
+        cores: Which cores they may take. Cards are never overcommitted.
     """
     if needs.requires_gpu:
         passes: list[tuple[_Chooser, Cores]] = [(_on_empty_cards, cores)]
         if needs.gpus < 1:
             passes.insert(0, (_on_shared_cards, cores))
     elif cores == "share":
-        # One at a time to the least crowded node, so that no node has to bear them all.
+        # One at a time to the least crowded node, to spread them.
         while count and not _pack_pass(node_states, group, needs, 1, _least_crowded, cores):
             count -= 1
         return count
@@ -225,7 +225,7 @@ def place_workers(node_states: list[NodeState], group: int, needs: Resources, co
 
 
 _Chooser = Callable[[NodeState, Resources], tuple[tuple[float, ...], list[int]] | None]
-"""How well a node suits (the least is the best) and its cards in the order of use; ``None`` if it has no room."""
+"""Returns how well a node suits (lowest is best) and its cards in the order of use; ``None`` if it has no room."""
 
 
 def _anywhere(node_state: NodeState, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
@@ -237,9 +237,9 @@ def _least_crowded(node_state: NodeState, needs: Resources) -> tuple[tuple[float
 
 
 def _on_empty_cards(node_state: NodeState, needs: Resources) -> tuple[tuple[float, ...], list[int]] | None:
-    """Empty cards, small ones first: they leave the large ones to those who need them.
+    """Empty cards, small ones first, to keep the large ones for workers that need them.
 
-    Likewise whole cards are taken where cores are few: several workers on one card need more of them.
+    Likewise whole cards are taken on nodes with few free cores: several workers on one card need more cores.
     """
     cards = [
         (card_gb(node_state.memory[card]), card)
@@ -282,9 +282,9 @@ def _pack_pass(
             filled, taken = _fill(node_state, group, needs, min(room, count), cards)
             if not taken:
                 break
-            alike = min(len(rest), count // taken)
-            node_states.append(filled.of(rest[:alike]))
-            rest, count = rest[alike:], count - alike * taken
+            filled_nodes = min(len(rest), count // taken)
+            node_states.append(filled.of(rest[:filled_nodes]))
+            rest, count = rest[filled_nodes:], count - filled_nodes * taken
         node_states[number] = node_state.of(rest)
         if not count:
             break
@@ -302,7 +302,7 @@ def _cpu_room(node_state: NodeState, needs: Resources, count: int, cores: Cores)
 
 
 def _fill(node_state: NodeState, group: int, needs: Resources, count: int, cards: list[int]) -> tuple[NodeState, int]:
-    """One node with up to ``count`` more workers on these cards, and how many they are."""
+    """One node with up to ``count`` more workers on these cards, and how many were added."""
     if not needs.requires_gpu:
         return node_state.with_worker(group, needs, (), count), count
     there: list[tuple[tuple[int, ...], int]] = []
@@ -321,7 +321,7 @@ def _fill(node_state: NodeState, group: int, needs: Resources, count: int, cards
 
 
 def shared_cpus(node_states: Iterable[NodeState]) -> float:
-    """Cores for the general workers: those that no worker holds, and on each node at least the last one."""
+    """Cores for general workers: those that no worker has reserved, and on each node at least the last one."""
     return sum(len(node_state.nodes) * max(node_state.free_cpus, node_state.last_cpu) for node_state in node_states)
 
 

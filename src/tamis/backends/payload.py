@@ -1,4 +1,4 @@
-"""How tasks travel between workers: by reference inside a process, as Arrow files or objects of a store beyond it."""
+"""How tasks travel between workers: by reference within a process, as Arrow files or stored objects beyond it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tamis.tasks.storage import pickled
 
 @dataclass(slots=True)
 class Envelope:
-    """A task on its way: what the coordinator knows of it without opening it.
+    """What the coordinator knows of a task without reading its data.
 
     Args:
-        vertex: Where it goes.
+        vertex: The vertex it is addressed to.
         task_id, order: The task's identity and place.
-        nbytes: Memory its payload takes.
+        nbytes: Memory that its payload takes.
         weight: How much data it stands for, in bytes.
-        rows: Its rows; ``None`` if their number is not known yet, since the task stands for files.
+        rows: Its number of rows; ``None`` if it is not known yet, since the task stands for files.
         payload: The task itself, or where it is.
         attempt: How often its stage raised before.
         deaths: How often its worker died before.
-        home: The machine that holds the payload, where that matters.
-        maker: What it was made of, where the payload can get lost.
+        home: The machine that holds the payload, if that matters.
+        maker: The assignment that made it, if the payload can get lost.
     """
 
     vertex: int
@@ -67,7 +67,7 @@ class ObjectPart:
 
 
 class _Gone:
-    """A payload that was freed, or that got lost."""
+    """A payload that was freed or lost."""
 
     def __repr__(self) -> str:
         return "GONE"
@@ -77,7 +77,7 @@ GONE = _Gone()
 
 
 def enclose(task: Task[Any], vertex: int, nbytes: int | None = None) -> Envelope:
-    """An envelope around a task in this process. ``nbytes`` is the task's size, where it was measured already."""
+    """An envelope for a task in this process. ``nbytes`` is the task's size, if it was measured already."""
     nbytes = task.nbytes if nbytes is None else nbytes
     weight = nbytes if type(task).weight is Task.weight else task.weight
     rows = None if isinstance(task, FileGroup) else task.num_items
@@ -90,7 +90,7 @@ def encode_payload(payload: Any, directory: str, nbytes: int | None = None) -> A
     Args:
         payload: The payload of an envelope.
         directory: Where files go.
-        nbytes: The size of the task, where it was measured already.
+        nbytes: The size of the task, if it was measured already.
     """
     if not isinstance(payload, Task):
         return payload
@@ -102,7 +102,7 @@ def encode_payload(payload: Any, directory: str, nbytes: int | None = None) -> A
 
 
 def decode_payload(payload: Any) -> Task[Any]:
-    """The task, whatever form it has."""
+    """The task, whatever form its payload has."""
     if isinstance(payload, Task):
         return payload
     if isinstance(payload, TaskFile):
@@ -112,9 +112,9 @@ def decode_payload(payload: Any) -> Task[Any]:
 
 
 def release_payload(payload: Any) -> Any:
-    """Free what the payload holds outside of memory; return what is left of it.
+    """Free what the payload holds outside of memory; return the payload that remains.
 
-    A reader that has a file mapped may go on reading.
+    A process that has the file mapped can still read it.
     """
     if isinstance(payload, TaskFile):
         remove_file(payload.path)

@@ -1,4 +1,4 @@
-"""The queues of a group: tasks leave them in the order of the input, and batches are made of consecutive tasks."""
+"""The queues of a group, which keep tasks in the order of the input and make batches of consecutive tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = tuple[int, ...]
 
 
 def source_key(order: tuple[int, ...]) -> Key:
-    """The part of a place that names the task of the source."""
+    """The part of a task's place that identifies the task of the source it comes from."""
     return order[:2] if order and order[0] < 0 else order[:1]
 
 
@@ -43,7 +43,7 @@ class ReadyQueue:
             return list(self._heaps)
         return sorted(self._heaps, key=lambda home: self._heaps[home][0][:2])
 
-    def lies_on(self, home: str) -> bool:
+    def has_batches_on(self, home: str) -> bool:
         """Whether a machine holds batches."""
         return home in self._heaps
 
@@ -65,15 +65,15 @@ class ReadyQueue:
 
 
 class OrderedBatches:
-    """Makes batches of consecutive tasks, so that batches do not depend on which task was finished first.
+    """Makes batches of consecutive tasks, whichever task is finished first.
 
-    A task is released once nothing that precedes it in the input can still arrive. For this, the scheduler reports
-    tasks of the source as opened (one more piece of it will arrive) and closed (one less).
+    A task is released once nothing that precedes it in the input can still arrive. The scheduler calls :meth:`open`
+    for each piece of a source task that will arrive, and :meth:`close` once it has arrived or will not.
 
     Args:
-        batch_size: Most tasks in a batch; ``None`` if there is no such limit.
-        batch_bytes: Most bytes in a batch, by weight; a heavier task is a batch of its own.
-        batch_rows: Most rows in a batch; a task with more is a batch of its own.
+        batch_size: Most tasks in a batch; ``None``: no limit.
+        batch_bytes: Most bytes in a batch, by weight; a heavier task is a batch by itself.
+        batch_rows: Most rows in a batch; a task with more is a batch by itself.
         at_the_end: Whether to release nothing before all tasks have arrived: where branches with different barriers
             meet, the first tasks of the input may arrive last.
     """
@@ -102,7 +102,7 @@ class OrderedBatches:
         self._open[key] += 1
 
     def close(self, key: Key) -> None:
-        """One piece less of this source task will arrive."""
+        """One piece of this source task has arrived, or will not."""
         self._open[key] -= 1
 
     def push(self, envelope: Envelope) -> None:

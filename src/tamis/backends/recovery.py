@@ -1,8 +1,8 @@
-"""Lost data is made again: the assignment that made it is repeated, and those before it, as far back as needed.
+"""Recomputes lost data: repeats the assignment that made it, and those before it, as far back as needed.
 
-Every task whose payload can get lost records what it was made of, back to the tasks of the source, which the driver
-has. A stage makes the same output from the same task, so a repetition makes the very task that was lost. Whatever else
-it makes or publishes exists already and is discarded.
+Every task whose payload can get lost records which tasks it was made of, back to the tasks of the source, which the
+driver has. A stage makes the same output from the same task, so a repetition makes the lost task again. Its other
+outputs and files exist already and are discarded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Repetition:
     Args:
         maker: The assignment.
         missing: How many of its inputs must be restored before it can begin.
-        wanted: The outputs that were lost, each with what to call once it is restored.
+        wanted: The outputs that were lost, each with the function to call once it is restored.
         restored: Its inputs that were restored for it, to be freed afterwards.
     """
 

@@ -1,4 +1,4 @@
-"""Making room: who leaves, and where those who are still needed go instead."""
+"""Making room on nodes: which workers leave, and where those that are still needed move to."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Eviction", "Relocation", "evict"]
 class Relocation:
     """Changes a layout so that each group has as many workers as wanted.
 
-    Who is not in the way stays, even if there are more than wanted. Those in the way leave: first those that are not
-    needed, then smaller ones, which are placed again.
+    Workers leave only to make room: first those beyond the wanted number, then those of groups that are easier to
+    place, which are placed again elsewhere.
 
     Args:
         node_states: The layout.
-        order: The groups, those that are hard to place first.
+        order: The groups, the hardest to place first.
         wanted: Workers of each group.
     """
 
@@ -37,12 +37,16 @@ class Relocation:
         self._missing = {group: max(0, count - have[group]) for group, count in wanted.items()}
 
     def result(self, shared: float = 0.0) -> list[NodeState] | None:
-        """The new layout, with so many cores for the general workers if they can be had; ``None`` if there is none."""
-        if not all(self._placed(demand) for demand in self._order):
-            return None
-        return self._cores_returned(shared)
+        """The new layout, ``None`` if there is none.
 
-    def _placed(self, demand: Demand) -> bool:
+        Args:
+            shared: Cores that general workers should have, as far as possible.
+        """
+        if not all(self._place_group(demand) for demand in self._order):
+            return None
+        return self._with_cores_freed(shared)
+
+    def _place_group(self, demand: Demand) -> bool:
         group, needs = demand.group, demand.resources
         left = place_workers(self._node_states, group, needs, self._missing[group])
         known: dict[int, tuple[NodeState, Eviction | None]] = {}
@@ -52,7 +56,7 @@ class Relocation:
                 # Only the minimum may share cores.
                 must = min(left, demand.least - (self._wanted[group] - left))
                 return left == must and not place_workers(self._node_states, group, needs, must, "share")
-            left -= self._leave(*found, left)
+            left -= self._carry_out(*found, left)
             left = place_workers(self._node_states, group, needs, left)
         return True
 
@@ -72,7 +76,7 @@ class Relocation:
                 costs.append((before.cost, number))
         heapq.heapify(costs)
         while costs:
-            # What was found before may have become dearer: fewer are to spare than then.
+            # An eviction found earlier may cost more by now, since fewer workers are to spare.
             cost, number = heapq.heappop(costs)
             node_state = self._node_states[number]
             found = evict(node_state, group, self._needs, cost_of)
@@ -83,21 +87,23 @@ class Relocation:
                 heapq.heappush(costs, (found.cost, number))
         return None
 
-    def _leave(self, number: int, eviction: Eviction, left: int) -> int:
-        """Carry it out on as many of the nodes as needed; return on how many."""
+    def _carry_out(self, number: int, eviction: Eviction, left: int) -> int:
+        """Evict from as many of the nodes as needed; return their number."""
         nodes = self._node_states[number].nodes
-        alike = min([len(nodes), left, *(max(1, self._surplus[g] // count) for g, count in eviction.leaving.items())])
+        affected = min(
+            [len(nodes), left, *(max(1, self._surplus[g] // count) for g, count in eviction.leaving.items())]
+        )
         for group, count in eviction.leaving.items():
-            spared = min(self._surplus[group], count * alike)
+            spared = min(self._surplus[group], count * affected)
             self._surplus[group] -= spared
-            self._missing[group] += count * alike - spared
-        self._node_states[number] = self._node_states[number].of(nodes[alike:])
-        self._node_states.append(eviction.node_state.of(nodes[:alike]))
+            self._missing[group] += count * affected - spared
+        self._node_states[number] = self._node_states[number].of(nodes[affected:])
+        self._node_states.append(eviction.node_state.of(nodes[:affected]))
         self._node_states[:] = [node_state for node_state in self._node_states if node_state.nodes]
-        return alike
+        return affected
 
-    def _cores_returned(self, shared: float) -> list[NodeState]:
-        """Workers that are not needed leave if the general workers need their cores."""
+    def _with_cores_freed(self, shared: float) -> list[NodeState]:
+        """The layout without surplus workers whose cores the general workers need."""
         short = shared - shared_cpus(self._node_states)
         pending = sorted(self._node_states, key=lambda node_state: -node_state.free_cpus)
         done: list[NodeState] = []
@@ -121,7 +127,13 @@ class Relocation:
 
 @dataclass(frozen=True)
 class Eviction:
-    """Who leaves one node so that a worker fits: its cost, the node afterwards, and how many of each group."""
+    """The workers that leave one node so that another fits.
+
+    Args:
+        cost: What it costs.
+        node_state: The node afterwards.
+        leaving: How many workers of each group leave.
+    """
 
     cost: float
     node_state: NodeState
@@ -131,14 +143,14 @@ class Eviction:
 def evict(
     node_state: NodeState, group: int, needs: Mapping[int, Resources], cost_of: Callable[[int, int], float]
 ) -> Eviction | None:
-    """The cheapest way to make room for one worker of ``group`` on a node of this node_state, that worker included.
+    """The cheapest way to place one worker of ``group`` on a node in this state; ``None`` if there is none.
 
     Args:
         node_state: The node.
-        group: Who needs the room.
+        group: The group that needs room.
         needs: What a worker of each group needs.
-        cost_of: What it costs to lose one more worker of a group when so many of it are leaving already; infinite
-            where it must session.
+        cost_of: Called with a group and how many of its workers already leave: the cost of losing one more, infinite
+            if it must stay.
     """
     mine = needs[group]
     if mine.cpus > node_state.cpus + EPSILON:
@@ -173,20 +185,20 @@ def _clear(
     needs: Mapping[int, Resources],
     cost_of: Callable[[int, int], float],
 ) -> Eviction | None:
-    """Empty these cards as far as needed, then free the cores that are still missing."""
+    """Free these cards as far as needed, then the cores that are still missing."""
     mine, cost, leaving = needs[group], 0.0, Counter[int]()
 
-    def lose(wanted: Callable[[], bool], card: int | None) -> bool:
+    def evict_while(short: Callable[[], bool], card: int | None) -> bool:
         nonlocal node_state, cost
-        while wanted():
-            able = [
+        while short():
+            candidates = [
                 (cost_of(other, leaving[other]), -needs[other].cpus, other, gpu_ids)
                 for other, gpu_ids, _ in node_state.placed
                 if (card in gpu_ids if card is not None else needs[other].cpus > 0)
             ]
-            if not able or math.isinf(min(able)[0]):
+            if not candidates or math.isinf(min(candidates)[0]):
                 return False
-            price, _, other, gpu_ids = min(able)
+            price, _, other, gpu_ids = min(candidates)
             node_state = node_state.with_worker(other, needs[other], gpu_ids, -1)
             cost += price
             leaving[other] += 1
@@ -194,8 +206,11 @@ def _clear(
 
     for card in cards:
         share = 1.0 if mine.gpus >= 1 else card_share(mine, node_state.memory[card])
-        if not lose(lambda card=card, share=share: node_state.free[card] < share - EPSILON, card):  # type: ignore[misc]
+        if not evict_while(
+            lambda card=card, share=share: node_state.free[card] < share - EPSILON,  # type: ignore[misc]
+            card,
+        ):
             return None
-    if not lose(lambda: node_state.free_cpus < mine.cpus - EPSILON, None):
+    if not evict_while(lambda: node_state.free_cpus < mine.cpus - EPSILON, None):
         return None
     return Eviction(cost, node_state.with_worker(group, mine, cards, 1), dict(leaving))

@@ -1,4 +1,4 @@
-"""Which rows went into a stage and which came out of it: rows that are in neither output nor drops have vanished."""
+"""Which rows a stage was given and which it returned: rows that are neither output nor dropped have vanished."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RowAccount:
     """The rows of the tasks that a stage is given at once.
 
     Args:
-        tasks: What it is given.
+        tasks: The tasks it is given.
         makes_rows: How its rows come from those, see :class:`tamis.stages.base.ProcessingStage`.
     """
 
@@ -32,19 +32,19 @@ class RowAccount:
         self._traced = False
 
     def add(self, made: Task[Any]) -> None:
-        """A task that came out."""
+        """Add a task that the stage made."""
         self._made += made.num_items
         if not isinstance(made, TableTask):
             self.makes_files = True
         elif self._are_rows and made.has_names:
             self._traced = self._traced or made._parents is not None
-            # Asked for only if rows are missing. The rows themselves must not be held on to.
+            # Called only if rows are missing. The rows themselves must not be kept in memory.
             names, (_, rows), whole = made._names, made.selection, made._selection is None
             assert names is not None
             self._names.append(lambda: names if whole else names.take(rows))
 
     def drop(self, drop: Drop) -> None:
-        """Rows that the stage left out and said so."""
+        """Add rows that the stage reported as dropped."""
         self.dropped_by[drop.stage] = self.dropped_by.get(drop.stage, 0) + len(drop.rows)
         if self._are_rows and drop.batch.has_names:
             names, (_, rows) = drop.batch._names, drop.batch.selection
@@ -52,7 +52,7 @@ class RowAccount:
             self._names.append(lambda: names.take(rows[drop.rows]))
 
     def rows_in(self, *, known_as_files: bool) -> int:
-        """How many rows came in. Of files that is known only when they are read."""
+        """How many rows the stage was given. For files this is known only once they are read."""
         if self.written and not self._are_rows:
             return self.written
         if self._are_rows or known_as_files or self._makes_rows in ("joined", "new"):
@@ -60,7 +60,7 @@ class RowAccount:
         return self._made + sum(self.dropped_by.values()) + self.quarantined
 
     def vanished(self, stage: str) -> Iterator[Drop]:
-        """The rows that came in and are nowhere, as drops of their own."""
+        """The rows that the stage was given and that are neither output nor dropped, as drops."""
         if not self._are_rows or self.makes_files or self._makes_rows not in ("same", "split"):
             return
         accounted = self._made + sum(self.dropped_by.values())

@@ -1,5 +1,7 @@
-"""Which stage a worker is running, and how far: a few bytes that the driver can read while the worker runs or after it
-died, for progress displays and so that a crash can be traced to its stage."""
+"""Which stage a worker is running, and how far it is: a few bytes in a file, which the driver reads.
+
+They feed the progress display and, after a crash, name the stage that was running.
+"""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ class GroupState:
         ordered: The queue that makes batches of consecutive tasks, if the group takes such batches.
         live: Tasks that wait or are being processed.
         running: Assignments that workers hold.
-        source: Its tasks, if the driver lists them.
+        source: The tasks that the driver lists for it, if any.
         started: Whether listing them has begun.
         exhausted: Whether all of them are listed.
         complete: Whether no more tasks can arrive.
         out_ratio: Bytes of output per byte of weight, the highest value seen.
         fed: Tasks that its source has listed.
-        sent: Tasks sent to each other group.
+        sent: Tasks sent to each target group.
         done: Tasks done.
     """
 
@@ -99,7 +99,7 @@ class SchedulerState:
         """Begin nothing new: drop tasks that come straight from a source and have not begun.
 
         Args:
-            keep: Tells which batches must stay, since tasks that have begun depend on them.
+            keep: Returns whether a batch must stay, since tasks that have begun depend on it.
         """
         self.draining = self._changed = True
         for state in self.groups:
@@ -113,7 +113,7 @@ class SchedulerState:
                         self.leave(state, envelope)
 
     def complete_sources(self) -> bool:
-        """Mark the groups that can receive no more tasks, and open the barriers after them. True if one opened."""
+        """Mark the groups that can receive no more tasks, and open the barriers after them; whether one opened."""
         if not self._changed:
             return False
         self._changed = opened = False
@@ -181,19 +181,19 @@ class SchedulerState:
         for batch in state.ordered.batches(last=last and not self.draining):
             state.ready.push(batch)
 
-    def come_back(self, state: GroupState, batch: list[Envelope]) -> None:
+    def begin_repetition(self, state: GroupState, batch: list[Envelope]) -> None:
         """A finished batch must be repeated: its group is no longer complete."""
         state.live += len(batch)
         state.complete = False
         state.ready.push(batch)
 
-    def gone_again(self, state: GroupState, batch: list[Envelope]) -> None:
+    def end_repetition(self, state: GroupState, batch: list[Envelope]) -> None:
         """A repeated batch is finished."""
         state.live -= len(batch)
         self._changed = True
 
     def _queued_after(self, state: GroupState) -> int:
-        """How many tasks wait after a source. Those that do not make up a batch yet do not count."""
+        """How many tasks of a source wait, not counting those in incomplete batches."""
         targets = [self.groups[t] for t in state.group.targets] if state.group.is_source else [state]
         for target in targets:
             if target.ordered is not None:

@@ -1,4 +1,4 @@
-"""The calls of a stage: which tasks, or rows of a task, each of them is given."""
+"""The calls of a stage: which tasks, or rows of a task, each call is given."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class StageCall:
     """One call of a stage.
 
     Args:
-        tasks: The tasks it is given, several only where the stage takes batches.
-        part: Some rows of the only task, where that is too large for one call.
+        tasks: The tasks it is given, several only if the stage takes batches.
+        part: Some rows of the only task, if it is too large for one call.
     """
 
     tasks: list[Task[Any]]
@@ -139,9 +139,9 @@ def _row_bytes(task: TableTask) -> NDArray[np.float64]:
 def results_of(
     calls: Iterable[StageCall], results: Iterable[Any], *, as_lists: bool
 ) -> Iterator[tuple[Task[Any], Emission]]:
-    """What a stage makes, one thing at a time, each with the task it is made of.
+    """The outputs of a stage, one at a time, each with the task it is made of.
 
-    The parts of a task that was cut are put together again if the stage makes one batch of each of them.
+    The parts of a task that was cut are joined again if the stage makes one batch of each.
 
     Args:
         calls: The calls.

@@ -1,11 +1,11 @@
-"""How long tasks take: a mean that follows changes within seconds and does not jump at single tasks."""
+"""How long tasks take: a fading mean, which follows changes and smooths out single tasks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 KEPT = 48.0
-"""How many of the last assignments count, roughly."""
+"""Roughly how many of the last assignments count."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class ServiceTime:
     tasks: float = 0.0
 
     def add(self, seconds: float, tasks: int) -> None:
-        """An assignment of this many tasks took this long."""
+        """Add an assignment of this many tasks that took this long."""
         fading = min(1.0, KEPT / (self.assignments + 1.0))
         self.seconds = self.seconds * fading + seconds
         self.assignments = self.assignments * fading + 1.0

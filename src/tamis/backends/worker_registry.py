@@ -1,4 +1,4 @@
-"""The workers of a run, as the coordinator sees them: who is free, who holds what, how many cores are busy."""
+"""The workers of a run: which are free, which assignments each holds, how many cores are busy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Pool:
 
     Args:
         groups: The groups they run.
-        size: How many there are from the start.
-        gpu_ids: The GPUs of each, if any.
-        reserved_cpus: Cores that each of them holds as long as it exists. Without it a worker takes cores only
-            while it works, as many as its group asks for.
-        in_flight: How many assignments each of them works on at the same time.
+        size: How many workers there are from the start.
+        gpu_ids: The GPUs of each worker, if any.
+        reserved_cpus: Cores that each worker holds as long as it exists. Without it a worker takes cores only while it
+            is busy, as many as its group asks for.
+        in_flight: How many assignments a worker runs at the same time.
     """
 
     groups: frozenset[int]
@@ -40,17 +40,16 @@ class Worker:
         pool: The number of its pool.
         node: The machine it is on.
         gpu_ids: Its GPUs.
-        up: Whether its process is there.
+        up: Whether its process has started.
         ready: Whether it can be given work.
-        draining: Whether it is to end when it has done what it holds.
+        draining: Whether it stops once its assignments are done.
         alone: Whether it is given nothing else, so that its death can be traced to the assignment it holds.
-        in_flight: How many assignments it works on at the same time.
-        tickets: The assignments it holds, in the order in which it was given them. It begins them in this order, and
-            may answer them in any.
-        began: When it began each of those that it works on.
+        in_flight: How many assignments it runs at the same time.
+        tickets: The assignments it holds. It begins them in this order, and may finish them in any.
+        began: When it began each assignment that it is running.
         cpus: The cores it takes now.
-        warm: Whether it has set up its stages, as far as that is known.
-        noted: The lists of free workers it is on: everywhere or on its machine, and under which load.
+        warm: Whether its stages are known to be set up.
+        noted: Its entries in the lists of workers by load: the machine (``None`` for the list of all) and the load.
     """
 
     index: int
@@ -69,28 +68,28 @@ class Worker:
     noted: set[tuple[str | None, int]] = field(default_factory=set)
 
     def begin(self, now: float) -> None:
-        """Note which of its assignments it begins now: the oldest, up to as many as it works on at a time."""
+        """Record the assignments it begins now: the oldest, up to ``in_flight``."""
         if len(self.began) < self.in_flight and len(self.began) < len(self.tickets):
             for ticket in itertools.islice(self.tickets, self.in_flight):
                 self.began.setdefault(ticket, now)
 
     def is_set_up(self, now: float) -> None:
-        """Its stages are set up: the clocks of its assignments run from now on."""
+        """Its stages are set up: the time of its assignments counts from now on."""
         self.warm, self.began = True, dict.fromkeys(self.began, now)
 
     def busy_s(self, now: float) -> float:
-        """How long it has been working on the oldest of its assignments, in seconds."""
+        """How long it has been running its oldest assignment, in seconds."""
         return now - min(self.began.values(), default=now)
 
 
 class WorkerRegistry:
-    """Keeps the books of all workers. What it costs to find a free one does not grow with their number.
+    """Tracks all workers. The cost of finding a free one does not grow with their number.
 
     Args:
-        substrate: Where they run.
+        substrate: Where workers run.
         pools: The kinds of workers.
-        cpus: Cores of each machine; the one in the books of a single machine is called ``""``.
-        elastic: Whether workers come and go, so that none is started beforehand and one that died is not replaced.
+        cpus: Cores of each machine; a single machine is called ``""``.
+        elastic: Whether a manager starts and stops workers: then none is started beforehand, and none is replaced.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class WorkerRegistry:
         self._count = 0
         # Heaps of (load, worker), of a pool on one machine and everywhere (None); some entries are stale.
         self._by_load: dict[tuple[int, str | None], list[tuple[int, int]]] = {}
-        # Idle workers of each pool on a machine without a free core: off the lists.
+        # By machine and pool: idle workers that are off the lists, since the machine has no free core.
         self._parked: dict[str, dict[int, dict[int, None]]] = {}
         self._least_cpus = [math.inf for _ in pools]
         self._sizes = [0 for _ in pools]
@@ -131,10 +130,10 @@ class WorkerRegistry:
         """Start the workers that are there from the beginning."""
         for number, pool in enumerate(self._pools):
             for nth in range(0 if self._elastic else pool.size):
-                self.ready(self.hire(number, gpu_ids=pool.gpu_ids[nth] if pool.gpu_ids else ()))
+                self.ready(self.start_worker(number, gpu_ids=pool.gpu_ids[nth] if pool.gpu_ids else ()))
 
-    def hire(self, pool: int, node: str = "", gpu_ids: tuple[int, ...] = ()) -> Worker:
-        """Start a worker. It gets nothing to do before it is :meth:`ready`."""
+    def start_worker(self, pool: int, node: str = "", gpu_ids: tuple[int, ...] = ()) -> Worker:
+        """Start a worker. It gets no work before it is :meth:`ready`."""
         worker = Worker(self._count, pool, node, gpu_ids, in_flight=self._pools[pool].in_flight)
         self._count += 1
         self.workers[worker.index] = worker
@@ -155,11 +154,11 @@ class WorkerRegistry:
             self._note(worker)
 
     def drain(self, worker: Worker) -> None:
-        """Let a worker finish what it holds, then stop it. It is in the books until the substrate says it is gone."""
+        """Let a worker finish its assignments, then stop it. It is listed until the substrate reports it gone."""
         if not worker.draining:
             worker.draining = True
             self._leave_members(worker)
-            self._unpark(worker.node)  # one that was to take its place
+            self._unpark(worker.node)  # this worker may have been the unparked one
             if not worker.tickets:
                 self._substrate.stop_worker(worker.index)
 
@@ -176,7 +175,7 @@ class WorkerRegistry:
         return self._pools[worker.pool].groups
 
     def of_pool(self, pool: int) -> Iterator[Worker]:
-        """All workers of a pool, also those that are starting or draining."""
+        """All workers of a pool, including those that are starting or draining."""
         return (w for w in self.workers.values() if w.pool == pool)
 
     def has_worker_on(self, group: int, node: str) -> bool:
@@ -195,8 +194,8 @@ class WorkerRegistry:
         """The least busy worker for a group that holds fewer than ``depth`` assignments, if there is one.
 
         Args:
-            group: What it is to work on.
-            cpus: Cores that takes.
+            group: The group of the work.
+            cpus: Cores that the work takes.
             depth: How many assignments a worker may hold.
             home: Look on this machine only.
         """
@@ -217,7 +216,7 @@ class WorkerRegistry:
                 if self.room(worker.node) + 1e-9 < self._least_cpus[pool]:
                     self._strike(heap, worker, home or None)
                     self._parked.setdefault(worker.node, {}).setdefault(pool, {})[index] = None
-                else:  # there is room, but not for this
+                else:  # there is room, but not enough for this group
                     passed_over.append(heapq.heappop(heap))
             elif load and load >= depth:
                 break
@@ -228,7 +227,7 @@ class WorkerRegistry:
         return found
 
     def give(self, worker: Worker, ticket: int, cpus: float, now: float, *, alone: bool = False) -> None:
-        """A worker gets an assignment; nothing else as long as it holds one that is to be ``alone``."""
+        """Give a worker an assignment; while it holds one that runs ``alone``, it gets no other."""
         worker.alone = alone
         if not worker.tickets and self._pools[worker.pool].reserved_cpus is None:
             worker.cpus = cpus
@@ -239,7 +238,7 @@ class WorkerRegistry:
         self._note(worker)
 
     def take(self, worker: Worker, ticket: int, now: float) -> None:
-        """A worker is done with an assignment, whichever of those it holds."""
+        """A worker is done with one of its assignments."""
         del worker.tickets[ticket]
         worker.began.pop(ticket, None)
         worker.begin(now)
@@ -251,10 +250,7 @@ class WorkerRegistry:
         self._note(worker)
 
     def lose(self, index: int) -> list[int]:
-        """A worker is gone; return the assignments it held.
-
-        Where the number of workers is fixed, one that died is replaced.
-        """
+        """A worker is gone: return the assignments it held. Unless the registry is elastic, replace it."""
         worker = self.workers.pop(index, None)
         if worker is None:
             return []
@@ -266,7 +262,7 @@ class WorkerRegistry:
         self._unpark(worker.node)
         self._leave_members(worker)
         if not self._elastic and not worker.draining:
-            self.ready(self.hire(worker.pool, worker.node, worker.gpu_ids))
+            self.ready(self.start_worker(worker.pool, worker.node, worker.gpu_ids))
         return held
 
     def _release(self, worker: Worker) -> None:
@@ -283,16 +279,16 @@ class WorkerRegistry:
             self._members[worker.pool].pop(worker.node, None)
 
     def _fits(self, worker: Worker, cpus: float) -> bool:
-        """Whether an idle worker may begin: its cores are reserved or free, or no other unreserved worker is working.
+        """Whether an idle worker may begin: its cores are reserved or free, or no other unreserved worker is busy.
 
-        The last lets a machine get on whose cores are all reserved: stages share where there are few.
+        The last condition keeps a machine going whose cores are all reserved: few cores are shared.
         """
         if self._pools[worker.pool].reserved_cpus is not None:
             return True
         return cpus <= self.room(worker.node) + 1e-9 or self._working.get(worker.node, 0.0) <= 1e-9
 
     def _unpark(self, node: str) -> None:
-        """Put an idle worker of each pool on a machine back on the lists: a core may be free for it."""
+        """Put one idle worker of each pool on a machine back on the lists: a core may be free for it."""
         by_pool = self._parked.pop(node, {})
         left = {}
         for pool, parked in by_pool.items():
@@ -307,13 +303,13 @@ class WorkerRegistry:
             self._parked[node] = left
 
     def _strike(self, heap: list[tuple[int, int]], worker: Worker | None, scope: str | None) -> None:
-        """Take the first entry off a list."""
+        """Remove the first entry of a list."""
         load, _ = heapq.heappop(heap)
         if worker is not None:
             worker.noted.discard((scope, load))
 
     def _note(self, worker: Worker) -> None:
-        """Put a worker on the lists under its present load, unless it is there."""
+        """Put a worker on the lists under its current load, unless it is there."""
         if not worker.ready or worker.draining:
             return
         load = len(worker.tickets)

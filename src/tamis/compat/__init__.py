@@ -1,7 +1,7 @@
 """Lets scripts that import ``nemo_curator`` run on tamis.
 
-``python -m tamis.compat script.py`` runs a script so, without a change to it. In a program of one's own,
-:func:`activate` comes before the imports:
+``python -m tamis.compat script.py`` runs a script unchanged. In your own program, call :func:`activate` before the
+imports:
 
 >>> from tamis import compat
 >>> compat.activate()

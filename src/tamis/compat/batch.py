@@ -23,10 +23,10 @@ _FRAME, _SNAPSHOT, _AS_ARROW = "_frame", "_snapshot", "_as_arrow"
 
 
 def _up_to_date(name: str) -> Any:
-    """A field of the batch that is read only after what the script did to the frame has been taken over."""
+    """A field of the batch that applies the script's changes to the frame before it is read."""
 
     def read(batch: DocumentBatch) -> Any:
-        batch._take_over()
+        batch._apply_changes()
         return batch.__dict__.get(name)
 
     def write(batch: DocumentBatch, value: Any) -> None:
@@ -36,11 +36,11 @@ def _up_to_date(name: str) -> Any:
 
 
 class DocumentBatch(TamisBatch):
-    """A batch of documents that shows itself to scripts as a pandas frame.
+    """A batch of documents that scripts see as a pandas frame.
 
-    To the script, ``data`` is a frame: it can be read, changed in place, filtered and replaced. To tamis it is the
-    Arrow table that every batch has; what the script changed in the frame is taken over when tamis next looks. A batch
-    that was made of an Arrow table stays one for the script, too.
+    In the script, ``data`` is a frame: it can be read, changed in place, filtered and replaced. In tamis it is the
+    Arrow table that every batch has; changes to the frame are applied when tamis next reads the batch. If a script
+    makes a batch of an Arrow table, it stays one for the script, too.
 
     >>> import pandas as pd
     >>> batch = DocumentBatch(data=pd.DataFrame({"text": ["a b", "c"]}), dataset_name="d")
@@ -50,7 +50,7 @@ class DocumentBatch(TamisBatch):
     {'text': ['a b', 'c'], 'words': [2, 1]}
     """
 
-    @property  # type: ignore[misc]  # it is set like the field that it stands for
+    @property  # type: ignore[misc]  # a property in place of a field
     def data(self) -> Any:
         """The rows: a pandas frame for the script, an Arrow table for tamis's own code."""
         if _asked_by_tamis(self) or self.__dict__.get(_AS_ARROW):
@@ -61,17 +61,17 @@ class DocumentBatch(TamisBatch):
     def data(self, data: Any) -> None:
         TamisBatch.data.fset(self, data)  # type: ignore[attr-defined]  # a property
         self.__dict__[_AS_ARROW] = isinstance(data, pa.Table) and not _asked_by_tamis(self)
-        if hasattr(data, "iloc"):  # a pandas frame: it stays the one that the script may go on to change
+        if hasattr(data, "iloc"):  # a pandas frame, which the script may change later
             self._show(data)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The frame that ``data`` is: changes to it are changes to the batch."""
+        """The frame in ``data``: changes to it are changes to the batch."""
         if _FRAME not in self.__dict__:
             self._show(super().to_pandas())
         frame: pd.DataFrame = self.__dict__[_FRAME]
         return frame
 
-    _table = _up_to_date("_table")  # type: ignore[assignment]  # set like the fields that they stand for
+    _table = _up_to_date("_table")  # type: ignore[assignment]  # properties in place of fields
     _table_bytes = _up_to_date("_table_bytes")  # type: ignore[assignment]
     _names = _up_to_date("_names")  # type: ignore[assignment]
     _origin = _up_to_date("_origin")  # type: ignore[assignment]
@@ -79,7 +79,7 @@ class DocumentBatch(TamisBatch):
     _parents = _up_to_date("_parents")  # type: ignore[assignment]
 
     def __copy__(self) -> Self:
-        self._take_over()
+        self._apply_changes()
         made = super().__copy__()
         made._hide()
         return made
@@ -95,15 +95,15 @@ class DocumentBatch(TamisBatch):
     def _show(self, frame: pd.DataFrame) -> None:
         import pandas
 
-        is_eager = int(pandas.__version__.partition(".")[0]) < 3  # later versions copy what is written to, when it is
+        is_eager = int(pandas.__version__.partition(".")[0]) < 3  # later versions copy on write
         self.__dict__[_FRAME], self.__dict__[_SNAPSHOT] = frame, frame.copy(deep=is_eager)
 
     def _hide(self) -> None:
         self.__dict__.pop(_FRAME, None)
         self.__dict__.pop(_SNAPSHOT, None)
 
-    def _take_over(self) -> None:
-        """Make the table what the script has made of the frame since it was shown or last taken over."""
+    def _apply_changes(self) -> None:
+        """Apply the script's changes to the frame to the table."""
         frame, snapshot = self.__dict__.pop(_FRAME, None), self.__dict__.get(_SNAPSHOT)
         if frame is None or snapshot is None:
             return
@@ -128,10 +128,9 @@ class DocumentBatch(TamisBatch):
 
 
 def _asked_by_tamis(batch: DocumentBatch) -> bool:
-    """Whether the code that gets or sets ``data`` is tamis's own, which works on Arrow tables.
+    """Whether the code that gets or sets ``data`` belongs to tamis, which works on Arrow tables.
 
-    Scripts and stages share one attribute. Who asks is the only thing that tells the two uses apart, so that built-in
-    stages take these batches as they are and a script never sees Arrow that it did not put there.
+    Scripts and built-in stages share one attribute, so only the caller tells which of the two types is expected.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is batch:
@@ -140,7 +139,7 @@ def _asked_by_tamis(batch: DocumentBatch) -> bool:
 
 
 def _rows_by_index(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int64] | None:
-    """Which rows are left of a frame, as its index has it; ``None`` if that does not tell."""
+    """Which rows of a frame are left, according to its index; ``None`` if the index does not show it."""
     if not before.index.is_unique:
         return None
     rows = before.index.get_indexer(after.index).astype(np.int64)
@@ -148,7 +147,7 @@ def _rows_by_index(before: pd.DataFrame, after: pd.DataFrame) -> NDArray[np.int6
 
 
 def _order_of_rows(before: pa.Table, after: pa.Table) -> NDArray[np.int64]:
-    """Where the rows of a frame with the index it had are from: their places, unless it was sorted and renumbered."""
+    """The origins of the rows of a frame with an unchanged index: equal places, unless sorted and renumbered."""
     rows, places = parents_of(before, after), np.arange(after.num_rows)
     shared = [name for name in after.column_names if name in before.column_names]
     is_reordered = np.array_equal(np.sort(rows), places) and shared == before.column_names
@@ -156,12 +155,12 @@ def _order_of_rows(before: pa.Table, after: pa.Table) -> NDArray[np.int64]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether a column has not changed. What is inside objects (lists, dicts) cannot be compared with certainty."""
+    """Whether a column has not changed. The contents of objects (lists, dicts) cannot be compared with certainty."""
     return one.dtype == other.dtype and one.dtype != object and bool(one.equals(other))
 
 
 def _tell_rows_apart(unchanged: list[Any], snapshot: pd.DataFrame) -> bool:
-    """Whether the rows are certainly the same, in the same order, given the columns that are as they were."""
+    """Whether the unchanged columns prove that the rows are the same, in the same order."""
     return len(unchanged) == len(snapshot.columns) or any(snapshot[c].is_unique for c in unchanged)
 
 

@@ -78,7 +78,7 @@ def create_executor_from_yaml(cfg: Any) -> XennaExecutor | RayDataExecutor | Non
 
 
 def _made(described: Any) -> Any:
-    """The object that a mapping with ``_target_`` describes; lists and mappings inside it are made, too."""
+    """The object that a mapping with ``_target_`` describes, including the objects inside it."""
     if isinstance(described, list):
         return [_made(item) for item in described]
     if not isinstance(described, Mapping):
@@ -89,7 +89,7 @@ def _made(described: Any) -> Any:
     target = str(described["_target_"])
     module, _, name = target.rpartition(".")
     found = getattr(importlib.import_module(module), name, None) if module else None
-    # A configuration may come from elsewhere: it must not be able to call whatever it names.
+    # A configuration is untrusted: it must not be able to call any function it names.
     if not (isinstance(found, type) and issubclass(found, _MADE)):
         raise RecipeError(f"_target_: {target} is not a stage, a filter, a modifier, Resources or RayClient")
     return found(**settings)

@@ -1,4 +1,4 @@
-"""``nemo_curator.backends.base`` and ``.utils`` for scripts: executors of their own, and what a cluster has."""
+"""``nemo_curator.backends.base`` and ``.utils`` for scripts: their own executors, and the resources of a cluster."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["BaseExecutor", "get_available_cpu_gpu_resources"]
 
 
 class BaseExecutor(ABC):
-    """An executor of the script's own: it is given the stages of a pipeline and runs them.
+    """The base of executors that scripts define: they are given the stages of a pipeline and run them.
 
-    tamis's executors count as subclasses, so that ``isinstance`` says of them what a script expects.
+    tamis's executors count as subclasses, as scripts that use ``isinstance`` expect.
 
     Args:
         config: Settings, for the subclass to read.
@@ -33,7 +33,7 @@ class BaseExecutor(ABC):
 
     @abstractmethod
     def execute(self, stages: list[ProcessingStage[Any, Any]], initial_tasks: list[Task[Any]] | None = None) -> Any:
-        """Run the stages over the tasks; what it returns is what ``Pipeline.run()`` returns."""
+        """Run the stages over the tasks; ``Pipeline.run()`` returns the result."""
 
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:
@@ -48,7 +48,7 @@ def get_available_cpu_gpu_resources(
 
     Args:
         init_and_shutdown: Whether to connect first and disconnect afterwards.
-        ignore_head_node: Whether to leave out what the head node has.
+        ignore_head_node: Whether to leave out the resources of the head node.
     """
     try:
         import ray

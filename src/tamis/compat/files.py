@@ -62,11 +62,11 @@ def get_all_file_paths_and_size_under(
 
     Args:
         path: A directory, a file or a pattern.
-        recurse_subdirectories: Whether to list what is below the directory's own directories, too.
+        recurse_subdirectories: Whether to list files in subdirectories, too.
         keep_extensions: Only files with these endings, with or without a dot, in any case.
         storage_options: For the fsspec file system.
-        fs: The file system, in place of the one that the path and the options name.
-        sort_by_size: Whether the smallest come first; otherwise they are sorted by path.
+        fs: The file system, instead of the one that the path and the options name.
+        sort_by_size: Whether to sort by size, the smallest first; otherwise by path.
     """
     system = fs or get_fs(path, storage_options)
     some = [keep_extensions] if isinstance(keep_extensions, str) else keep_extensions
@@ -111,7 +111,7 @@ class RayFunction:
         return self._function(*arguments, **settings)
 
     def remote(self, *arguments: Any, **settings: Any) -> Any:
-        """Call it on the cluster; gives the reference that ``ray.get()`` takes."""
+        """Call it on the cluster; returns a reference for ``ray.get()``."""
         try:
             import ray
         except ImportError as e:
@@ -120,9 +120,9 @@ class RayFunction:
 
 
 def _split_jsonl(input_file: str, output_path: str, target_size_mb: int = 128, storage_options: Options = None) -> None:
-    """Split a JSON lines file into files of at most a size, ``<name>_<number>.jsonl``.
+    """Split a JSON lines file into files up to a size, ``<name>_<number>.jsonl``.
 
-    A line is never cut: one that is longer than the size has a file of its own.
+    A line is never cut: one that is longer than the size is a file by itself.
 
     Args:
         input_file: The file.
@@ -153,13 +153,13 @@ split_jsonl_file_by_size = RayFunction(_split_jsonl)
 
 
 def merge_file_prefixes(input_dir: str, output_prefix: str) -> None:
-    """Put all pairs of ``.bin`` and ``.idx`` in a directory into one pair, in the order of their names."""
+    """Merge all pairs of ``.bin`` and ``.idx`` in a directory into one, in the order of their names."""
     names = {path.with_suffix("") for path in Path(input_dir).iterdir() if path.suffix in (".bin", ".idx")}
     pairs = sorted(str(name) for name in names)
     for pair in pairs:
         for ending in (".bin", ".idx"):
             if not os.path.isfile(pair + ending):
-                raise FileNotFoundError(f"{pair}{ending} is missing beside the other file of the pair")
+                raise FileNotFoundError(f"{pair}{ending} is missing, but the other file of the pair exists")
     if not pairs:
         raise ValueError(f"there is no pair of .bin and .idx files in {input_dir}")
     megatron.merge_file_prefixes(pairs, output_prefix)

@@ -29,18 +29,18 @@ _FOR_WORKERS = str(Path(__file__).parent / "for_workers")
 
 
 class Alias(ModuleType):
-    """Stands for a module of ``nemo_curator``. Its names are those of some tamis modules: the very same objects."""
+    """Stands for a module of ``nemo_curator``; its names are the objects of some tamis modules."""
 
-    def __init__(self, name: str, behind: Sequence[ModuleType]) -> None:
-        super().__init__(name, f"{name}, on tamis: {', '.join(m.__name__ for m in behind) or 'nothing of its own'}.")
-        self._behind = tuple(behind)
-        self.__all__ = public_names(behind)
+    def __init__(self, name: str, tamis_modules: Sequence[ModuleType]) -> None:
+        super().__init__(name, f"{name}, on tamis: {', '.join(m.__name__ for m in tamis_modules) or 'no names'}.")
+        self._tamis_modules = tuple(tamis_modules)
+        self.__all__ = public_names(tamis_modules)
 
     def __getattr__(self, name: str) -> Any:
-        # Submodules are left to the import system, which asks the finder: so they are aliases, too.
+        # Submodules are left to the import system, which asks the finder, so they are aliases, too.
         if name == "__version__" or not name.startswith("__"):
             own_name = module_map.NAMES.get((_without_package(self.__name__), name), name)
-            for module in self._behind:
+            for module in self._tamis_modules:
                 if hasattr(module, own_name) and not _is_our_module(found := getattr(module, own_name)):
                     return found
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} on tamis", name=name, obj=self)
@@ -67,14 +67,13 @@ class Finder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if not _is_peers(fullname):
             return None
-        behind = modules_behind(fullname)
-        if not behind and not module_map.is_only_a_parent(_without_package(fullname)):
+        if not tamis_modules_for(fullname) and not module_map.is_only_a_parent(_without_package(fullname)):
             raise NotInTamisError(refusal(fullname))
-        # Every module is a package: then `from module import name` asks here about a name that is not there.
+        # Every module is a package: then `from module import name` asks this finder about a missing name.
         return ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return Alias(spec.name, modules_behind(spec.name))
+        return Alias(spec.name, tamis_modules_for(spec.name))
 
     def exec_module(self, module: ModuleType) -> None:
         """There is nothing to run."""
@@ -111,7 +110,7 @@ def deactivate() -> None:
     sys.modules.update(finder.hidden)
 
 
-def modules_behind(fullname: str) -> list[ModuleType]:
+def tamis_modules_for(fullname: str) -> list[ModuleType]:
     """The tamis modules that have the names of a module of ``nemo_curator``."""
     names = [name for name in module_map.candidates(_without_package(fullname)) if _exists(name)]
     return [importlib.import_module(name) for name in dict.fromkeys(names)]
@@ -138,14 +137,14 @@ def _advice(fullname: str) -> str:
     hint = hint_for(_without_package(fullname))
     if hint:
         return hint
-    behind = modules_behind(parent)
-    there = [*public_names(behind), *_submodules(behind)]
-    # Stricter than elsewhere: what a script asks for is more often a thing we lack than a misspelt one.
-    close = difflib.get_close_matches(name, [*there, *known], n=1, cutoff=0.8)
+    modules = tamis_modules_for(parent)
+    names = [*public_names(modules), *_submodules(modules)]
+    # Stricter than elsewhere: a missing name is more often missing in tamis than misspelt.
+    close = difflib.get_close_matches(name, [*names, *known], n=1, cutoff=0.8)
     if close:
         return f"Did you mean {close[0]!r}?"
-    names = f"{parent} has {', '.join(sorted(set(there)))}; " if there and parent != PEER else ""
-    return f"{names}`tamis stages` lists the stages there are"
+    listed = f"{parent} has {', '.join(sorted(set(names)))}; " if names and parent != PEER else ""
+    return f"{listed}`tamis stages` lists all stages"
 
 
 def _home(cls: type) -> str:

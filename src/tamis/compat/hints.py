@@ -1,39 +1,38 @@
-"""What to use in place of names that tamis does not have. A hint is read only when a name is not found."""
+"""What to use instead of names that tamis does not have."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _EXACT: Final = (
-    "In place of ExactDeduplicationWorkflow put the stage tamis.stages.deduplication.exact.ExactDeduplication into "
-    "the pipeline: it removes the duplicates in the same run"
+    "Instead of ExactDeduplicationWorkflow, add the stage tamis.stages.deduplication.exact.ExactDeduplication to the "
+    "pipeline: it removes the duplicates in the same run"
 )
 _OTHER_DEDUPLICATION: Final = (
-    "Of deduplication there is only the exact kind so far: the stage "
-    "tamis.stages.deduplication.exact.ExactDeduplication"
+    "So far there is only exact deduplication: the stage tamis.stages.deduplication.exact.ExactDeduplication"
 )
 _NO_REMOVAL: Final = (
-    "No second run is needed to remove duplicates: tamis.stages.deduplication.exact.ExactDeduplication drops them "
-    "where it stands in the pipeline"
+    "No second run is needed to remove duplicates: the stage tamis.stages.deduplication.exact.ExactDeduplication drops "
+    "them"
 )
 _CLASSIFIERS: Final = (
-    "Stages with models (classifiers, embedders) are not built yet. A model of your own runs in a ProcessingStage: "
+    "Stages with models (classifiers, embedders) are not built yet. Your own model runs in a ProcessingStage: "
     "load it in setup(), use it in process_batch()"
 )
 _FILTER: Final = (
-    "This filter is not built yet. One of your own is a tamis.stages.text.filters.DocumentFilter with score_document() "
+    "This filter is not built yet. Your own filter is a tamis.stages.text.filters.DocumentFilter with score_document() "
     "and keep_document(), run by ScoreFilter"
 )
 _FORMAT: Final = (
     "This format is not built yet. tamis.stages.io reads and writes JSON lines, Parquet, CSV and plain text"
 )
 _DOWNLOAD: Final = (
-    "This source is not built yet. One of your own is a tamis.stages.text.download.DocumentDownloadExtractStage, made "
+    "This source is not built yet. Your own source is a tamis.stages.text.download.DocumentDownloadExtractStage, made "
     "of a URL generator, a downloader, an iterator and an extractor"
 )
 _MODALITIES: Final = (
     "Stages for images, audio and video are not built yet; their batches are: tamis.tasks.ImageBatch, "
-    "tamis.tasks.AudioBatch, tamis.tasks.VideoTask. A stage of your own extends tamis.stages.base.ProcessingStage"
+    "tamis.tasks.AudioBatch, tamis.tasks.VideoTask. Your own stage extends tamis.stages.base.ProcessingStage"
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
 _RETRIES: Final = (
@@ -41,7 +40,7 @@ _RETRIES: Final = (
     "with several nodes and tamis.core.client.SlurmRayClient"
 )
 _MATH: Final = (
-    "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Stages of your own "
+    "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Your own stages "
     "extend tamis.stages.base.ProcessingStage"
 )
 _SETTLED: Final = "Rows are named by the run itself; a pipeline has nothing to set"
@@ -78,7 +77,7 @@ NAMES: Final[dict[str, str]] = {
     "Sequential": _DASK,
     "get_client": _DASK,
 }
-"""Hints for single names, whatever module they are asked of."""
+"""Hints for single names, in any module."""
 
 MODULES: Final[dict[str, str]] = {
     "core.serve": _SYNTHETIC,
@@ -122,7 +121,7 @@ MODULES: Final[dict[str, str]] = {
 
 
 def hint_for(module: str) -> str:
-    """The hint for a module, or a name in a module, given without the package's name; empty when there is none.
+    """The hint for a module or a name in a module, without the package's name; empty if there is none.
 
     >>> hint_for("core.serve.InferenceServer").partition(" not")[0]
     'Stages that call a language model are'

@@ -1,7 +1,7 @@
 """Where tamis has the names that ``nemo_curator`` has in another module.
 
 All names are without the package: ``"tasks"`` is ``nemo_curator.tasks`` on the left and ``tamis.tasks`` on the right.
-A module that is not here is looked for under its own name.
+A module that is not listed here is looked for under its own name.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "stages.text.modules.splitter": _SEGMENTS,
     "stages.text.utils.text_utils": ("stages.text.words",),
 }
-"""Where the names of a module are, beside the module of the same name if there is one.
+"""Where the names of a module are, in addition to the module of the same name.
 
-``compat`` has what only such scripts need: the names that NeMo Curator keeps in ``utils``, and classes that show
-batches as pandas frames.
+``compat`` has what only scripts for NeMo Curator need: names of its ``utils``, and classes that show batches as pandas
+frames.
 """
 
 NAMES: Final[dict[tuple[str, str], str]] = {
@@ -102,7 +102,7 @@ def candidates(module: str) -> list[str]:
 
 
 def is_only_a_parent(module: str) -> bool:
-    """Whether tamis has something for modules below this one, if not for itself.
+    """Whether tamis has names for modules below this one.
 
     >>> is_only_a_parent("utils"), is_only_a_parent("utils.performance_utils")
     (True, False)

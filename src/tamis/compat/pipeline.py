@@ -1,4 +1,4 @@
-"""``nemo_curator.pipeline`` for scripts: the tasks that a run gives back are shown as pandas frames."""
+"""``nemo_curator.pipeline`` for scripts: the tasks that a run returns are shown as pandas frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARRAY, _ARRAY_TASKS = "NEMO_CURATOR_SLURM_ARRAY_ENABLED", "SLURM_ARRAY_TASK_COU
 
 
 class Result(RunResult):
-    """The result of a run, whose batches show themselves as pandas frames."""
+    """The result of a run, with batches as pandas frames."""
 
     def __iter__(self) -> Iterator[Task[Any]]:
         return (as_taken(task, DocumentBatch) for task in super().__iter__())
@@ -32,7 +32,7 @@ class Pipeline(TamisPipeline):
 
     Args:
         name, description, stages: As in :class:`tamis.pipeline.Pipeline`.
-        config: Kept, and read by nothing, as in NeMo Curator.
+        config: Kept, but not used, as in NeMo Curator.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Pipeline(TamisPipeline):
         self.config = config or {}
 
     def run(self, executor: Any = None, initial_tasks: Sequence[Task[Any]] | None = None, **settings: Any) -> Any:
-        """Run the pipeline; an executor of the script's own is given the unfolded stages and the tasks.
+        """Run the pipeline; an executor that the script defines is given the unfolded stages and the tasks.
 
         Args:
             executor, initial_tasks: As in :class:`tamis.pipeline.Pipeline`.
@@ -67,11 +67,11 @@ def _unfolded(stages: Sequence[ProcessingStage[Any, Any]]) -> list[ProcessingSta
 
 
 def _refuse_array() -> None:
-    """Tasks of a Slurm array would each do all of the work."""
+    """Refuse Slurm arrays, whose tasks would each do all of the work."""
     is_off = os.environ.get(_ARRAY, "1").strip().lower() in ("0", "false", "no", "off")
     if not is_off and int(os.environ.get(_ARRAY_TASKS) or 1) > 1:
         raise PlanError(
             f"this is one of {os.environ[_ARRAY_TASKS]} tasks of a Slurm array, and tamis does not divide the input "
             "among them: each would do all of the work. Use one job with several nodes and SlurmRayClient, or, if each "
-            f"task of the array has input and output of its own, set {_ARRAY}=0"
+            f"task of the array has separate input and output, set {_ARRAY}=0"
         )

@@ -22,7 +22,7 @@ class WorkflowRunResult:
     Args:
         workflow_name: The workflow's name.
         pipeline_tasks: The output tasks of each pipeline, by its name.
-        metadata: Whatever else the workflow wants to say: times, counts.
+        metadata: Anything else, such as times and counts.
 
     >>> result = WorkflowRunResult("dedup")
     >>> result.add_metadata("removed", 3)
@@ -35,7 +35,7 @@ class WorkflowRunResult:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def add_pipeline_tasks(self, pipeline_name: str, tasks: Iterable[Task[Any]] | None) -> None:
-        """Note the output tasks of a pipeline."""
+        """Add the output tasks of a pipeline."""
         self.pipeline_tasks[pipeline_name] = list(tasks or [])
 
     def extend_metadata(self, updates: Mapping[str, Any] | None = None) -> None:
@@ -72,13 +72,13 @@ class TaskPerfUtils:
 
     @staticmethod
     def collect_stage_metrics(tasks: Tasks) -> dict[str, dict[str, NDArray[np.float64]]]:
-        """For each stage and each of its metrics the values, one per call of the stage."""
+        """The values of each metric of each stage, one per call of the stage."""
         values: dict[str, dict[str, list[float]]] = {}
         seen: set[int] = set()
-        held: list[StagePerf] = []  # while it is held, no other has its id
+        held: list[StagePerf] = []  # keeps the objects alive, so that ids are not reused
         for task in (task for made in _by_pipeline(tasks).values() for task in made):
             for perf in task._stage_perf:
-                if id(perf) in seen:  # the tasks that were made together share it
+                if id(perf) in seen:  # tasks that were made together share it
                     continue
                 seen.add(id(perf))
                 held.append(perf)
@@ -93,7 +93,7 @@ class TaskPerfUtils:
 
         Args:
             tasks: Output tasks, or those of several pipelines by their names.
-            prefix: What each name begins with. Where there are several pipelines, theirs follows.
+            prefix: A prefix for each name; with several pipelines, the pipeline's name follows.
         """
         by_pipeline, found = _by_pipeline(tasks), {}
         for pipeline, made in by_pipeline.items():

@@ -1,4 +1,4 @@
-"""``RayClient``: starts a Ray cluster, or uses the one there is; ends what it started, and nothing else."""
+"""``RayClient``: starts a Ray cluster or uses an existing one, and ends only what it started."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tamis.sizes import byte_size
 __all__ = ["RayClient", "SlurmRayClient"]
 
 STARTS = 3
-"""How often a start is tried when another program takes a port between the choice and its use."""
+"""How often a start is tried if another program takes a port between its choice and its use."""
 
 _PORTS: Final = ("ray_port", "ray_dashboard_port", "ray_client_server_port", "ray_metrics_port")
 _ADDRESS: Final = "RAY_ADDRESS"
@@ -51,31 +51,30 @@ class _Started:
 
 @dataclass
 class RayClient:
-    """A Ray cluster for the time of a script: the one there is, or one of its own on this machine.
+    """A Ray cluster for a script: an existing one, or a new one on this machine.
 
     With ``address`` or the variable ``RAY_ADDRESS``, or in a process that is connected to Ray already, it uses that
-    cluster, and never stops it. Otherwise it starts one, whose processes end with ``stop()``, with the ``with`` block,
-    or with the script, however that ends. In between ``RAY_ADDRESS`` is set, so that executors find it.
+    cluster and never stops it. Otherwise it starts one, whose processes end with ``stop()``, with the ``with`` block,
+    or with the script, however that ends. Meanwhile ``RAY_ADDRESS`` is set, so that executors find the cluster.
 
-    A port that is taken is an error if you gave it; the ones below that you leave out are replaced by free ones, which
-    the fields then name.
+    A port that you give must be free. Default ports that are taken are replaced by free ones, and the fields updated.
 
     Args:
         ray_port: Port of the head.
         ray_dashboard_port: Port of the dashboard.
         ray_client_server_port: Port for Ray's remote client.
-        ray_temp_dir: Directory for Ray's logs, sockets and spilled objects. By default a private one below the
-            system's, which ``stop()`` removes.
+        ray_temp_dir: Directory for Ray's logs, sockets and spilled objects. By default a private one in the system's
+            temporary directory, which ``stop()`` removes.
         include_dashboard: Whether there is a dashboard.
         ray_metrics_port: Port for Prometheus.
         ray_dashboard_host: Address the dashboard listens on.
-        num_gpus: GPUs that Ray may give out; those it finds by default.
-        num_cpus: CPUs that Ray may give out; those it finds by default.
+        num_gpus: GPUs that Ray may use; by default those it finds.
+        num_cpus: CPUs that Ray may use; by default those it finds.
         object_store_memory: Size of the object store in bytes or as ``"2GiB"``; 30 % of the memory by default.
-        enable_object_spilling: Whether Ray moves objects to disk when the store is full. Without it, what does not fit
-            is created in files instead, after a pause of two seconds.
-        ray_stdouterr_capture_file: File for what Ray says; one in ``ray_temp_dir`` by default.
-        metrics_dir: Directory for a file that tells Prometheus where the metrics are, as long as the cluster runs.
+        enable_object_spilling: Whether Ray moves objects to disk when the store is full. Otherwise objects that do not
+            fit are created in files, after a pause of two seconds.
+        ray_stdouterr_capture_file: File for Ray's output; by default one in ``ray_temp_dir``.
+        metrics_dir: Directory for a file that tells Prometheus where the metrics are, while the cluster runs.
         address: ``host:port`` of a cluster to use, or ``"auto"`` for the one last started on this machine.
         start_timeout_s: Seconds that Ray may take to start.
 
@@ -118,14 +117,14 @@ class RayClient:
             check_temp_dir(self.ray_temp_dir)
 
     def start(self) -> None:
-        """Start a cluster or reach the one there is, and wait until it can be used. A second call changes nothing."""
+        """Start a cluster or connect to an existing one, and wait until it is ready. A second call does nothing."""
         if self._is_up():
             return
         self.stop()
         _require_ray()
-        there = self.address or os.environ.get(_ADDRESS, "")
-        if there and there != "local":
-            self._use(there)
+        address = self.address or os.environ.get(_ADDRESS, "")
+        if address and address != "local":
+            self._use(address)
         elif (connected := _connected_to()) is not None:  # executors of this process would use no other
             self._began()
             self._now_at(connected)
@@ -133,13 +132,13 @@ class RayClient:
             self._start_head()
 
     def stop(self) -> None:
-        """End what ``start()`` started; a cluster that was there before stays. A second call changes nothing."""
+        """End what ``start()`` started; a cluster that existed before stays. A second call does nothing."""
         started, self._started = self._started, None
-        if started is None or started.pid != os.getpid():  # a fork of the script has no say
+        if started is None or started.pid != os.getpid():  # a fork of the script must not end it
             return
         atexit.unregister(self.stop)
         for file in started.announcements:
-            with suppress(OSError):  # of a file system that is gone: the cluster ends all the same
+            with suppress(OSError):  # if the file system is gone, the cluster ends all the same
                 file.unlink(missing_ok=True)
         if started.node is not None:
             _disconnect(self.address)
@@ -183,7 +182,7 @@ class RayClient:
     def _start_head(self) -> None:
         if sys.platform == "win32":
             raise ClusterError(
-                "RayClient starts no cluster on Windows. Start one with `ray start --head`, and give its address"
+                "RayClient cannot start a cluster on Windows. Start one with `ray start --head`, and give its address"
             )
         for left in reversed(range(STARTS)):
             self._choose_ports()
@@ -191,12 +190,12 @@ class RayClient:
                 self._start_node(self._head_options(), f":{self.ray_port}")
                 return
             except ClusterError:
-                # Two scripts that start at the same time may choose the same port; then it is taken only now.
+                # Two scripts that start at the same time may choose the same port.
                 if not left or all(is_free(p) for p in self._own_ports() if isinstance(p, DefaultPort)):
                     raise
 
     def _start_node(self, options: list[str], address: str) -> None:
-        """Start a node whose cluster's address ends so, and wait until it is ready."""
+        """Start a node and wait until it is ready. ``address`` is the end of its cluster's address."""
         started = self._began()
         try:
             agree_on_tokens(create=address.startswith(":"))
@@ -213,7 +212,7 @@ class RayClient:
             raise ClusterError(f"Ray's files cannot be written: {error}. Its directory is ray_temp_dir") from error
         except BaseException as error:
             if isinstance(error, ClusterError):
-                started.temp_dir = None  # it has the log that the message names
+                started.temp_dir = None  # keep the log that the message names
             self.stop()
             raise
 
@@ -250,7 +249,7 @@ class RayClient:
         ]
         if self.include_dashboard:
             options += [f"--dashboard-host={self.ray_dashboard_host}", f"--dashboard-port={self.ray_dashboard_port}"]
-        if importlib.util.find_spec("grpc") is not None:  # Ray refuses the port where its remote client cannot run
+        if importlib.util.find_spec("grpc") is not None:  # without it, Ray refuses the port of its remote client
             options.append(f"--ray-client-server-port={self.ray_client_server_port}")
         return options
 
@@ -277,20 +276,20 @@ class RayClient:
 
 @dataclass
 class SlurmRayClient(RayClient):
-    """A Ray cluster on all nodes of a Slurm job: the same script runs on each of them, once.
+    """A Ray cluster on all nodes of a Slurm job, each of which runs the same script once.
 
-    On the first node ``start()`` starts the head and returns when the others have joined. There the script goes on. On
-    the others ``start()`` joins the cluster and never returns: when the first node stops the cluster, it ends the
-    script. Outside Slurm it is a ``RayClient``.
+    On the first node ``start()`` starts the head, waits until the others have joined, and returns. On the others
+    ``start()`` joins the cluster and never returns: when the first node stops the cluster, it ends the script. Outside
+    Slurm it is a ``RayClient``.
 
-    CPUs and GPUs of a node are those that Slurm gives (``SLURM_CPUS_ON_NODE``, ``SLURM_GPUS_ON_NODE``). The head's
-    address is told in a file ``ray_head_port_<job>`` in the directory ``RAY_PORT_BROADCAST_DIR``, by default the one
-    the job was submitted from: all nodes must see it.
+    CPUs and GPUs of a node are those that Slurm gives (``SLURM_CPUS_ON_NODE``, ``SLURM_GPUS_ON_NODE``). The head writes
+    its address to a file ``ray_head_port_<job>`` in the directory ``RAY_PORT_BROADCAST_DIR``, by default the one the
+    job was submitted from: all nodes must see it.
 
     Args:
         ray_dashboard_host: Address the dashboard listens on.
         worker_connect_timeout_s: Seconds that a node waits for the head, and the head for the nodes.
-        cleanup_on_start: Whether the head removes such a file of an earlier start of this job.
+        cleanup_on_start: Whether the head removes the file of an earlier start of this job.
 
     >>> SlurmRayClient(num_cpus=2).worker_connect_timeout_s
     300.0
@@ -308,7 +307,7 @@ class SlurmRayClient(RayClient):
             super().start()
             return
         if os.environ.get("SLURM_LOCALID", "0") != "0":
-            raise ClusterError("SlurmRayClient is for one task a node: srun --ntasks-per-node=1")
+            raise ClusterError("SlurmRayClient needs one task per node: srun --ntasks-per-node=1")
         self.num_cpus = slurm.count("SLURM_CPUS_ON_NODE") if self.num_cpus is None else self.num_cpus
         self.num_gpus = slurm.count("SLURM_GPUS_ON_NODE") if self.num_gpus is None else self.num_gpus
         if os.environ.get("SLURM_NODEID", "0") == "0":
@@ -325,15 +324,15 @@ class SlurmRayClient(RayClient):
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise ClusterError(
-                f"the other nodes cannot be told where the head is: {error}. RAY_PORT_BROADCAST_DIR names another "
-                "directory, which all nodes see"
+                f"the head cannot write its address for the other nodes: {error}. Set RAY_PORT_BROADCAST_DIR to a "
+                "directory that all nodes see"
             ) from error
         super().start()
         assert self._started is not None
         assert self.address is not None
         try:
-            self._started.announcements.append(file)  # stop() takes it back: that is what the other nodes watch
-            slurm.tell_address(self.address)
+            self._started.announcements.append(file)  # stop() removes it, and the other nodes watch it
+            slurm.announce_address(self.address)
             self._wait_for_nodes(slurm.count("SLURM_STEP_NUM_NODES") or 1)
         except BaseException:
             self.stop()
@@ -353,13 +352,13 @@ class SlurmRayClient(RayClient):
             time.sleep(0.5)
 
     def _follow(self) -> int:
-        """Join the head's cluster, stay as long as it is there, return how it ended."""
+        """Join the head's cluster, stay until it ends, and return the exit code."""
         address = self._wait_for_head()
         self.ray_metrics_port = choose_port("ray_metrics_port", self.ray_metrics_port)
         self._start_node([f"--address={address}"], address)
-        misses = 0  # a file system on a network may fail to answer now and then
+        misses = 0  # a network file system may sometimes fail to answer
         while self._is_up() and misses < 3:
-            misses = 0 if slurm.told_address() == address else misses + 1
+            misses = 0 if slurm.announced_address() == address else misses + 1
             time.sleep(1)
         ended_well = self._is_up()
         self.stop()
@@ -368,7 +367,7 @@ class SlurmRayClient(RayClient):
     def _wait_for_head(self) -> str:
         deadline = time.monotonic() + self.worker_connect_timeout_s
         while True:
-            address = slurm.told_address()
+            address = slurm.announced_address()
             if address is not None:
                 with suppress(ClusterError):
                     check_port_answers(address)
@@ -376,8 +375,8 @@ class SlurmRayClient(RayClient):
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"no head was found within {self.worker_connect_timeout_s:g} s: its address should be in "
-                    f"{slurm.broadcast_file()}. Does the first node run, and do all nodes see that directory? "
-                    "RAY_PORT_BROADCAST_DIR names another one"
+                    f"{slurm.broadcast_file()}. Is the first node running, and do all nodes see that directory? Set "
+                    "RAY_PORT_BROADCAST_DIR to use another one"
                 )
             time.sleep(0.5)
 
@@ -388,13 +387,13 @@ def _require_ray() -> None:
 
 
 def _disconnect(address: str | None) -> None:
-    """Leave the cluster before it goes: Ray ends a process whose cluster disappears."""
+    """Disconnect before the cluster ends: Ray kills a process whose cluster disappears."""
     if address is not None and _connected_to() == address:
         sys.modules["ray"].shutdown()
 
 
 def _connected_to() -> str | None:
-    """The address of the cluster that this process is connected to as a part of it."""
+    """The address of the cluster that this process is a part of, if any."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.util.client.ray.is_connected():
         return None

@@ -24,11 +24,11 @@ class Gpu:
     """A GPU that this process may use.
 
     Args:
-        index: Its place among the GPUs this process sees, from 0: what CUDA calls the device.
-        name: As the driver says it.
+        index: Its place among the GPUs this process sees, from 0: CUDA's device number.
+        name: Its name, from the driver.
         memory_gb: Memory of the card in GB of 2**30 bytes, as on the card's label.
         driver: The driver's version.
-        uuid: Its name for life.
+        uuid: Its permanent id.
     """
 
     index: int
@@ -40,11 +40,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Memory:
-    """Main memory in bytes, of the container where there is one.
+    """Main memory in bytes, of the machine or its container.
 
     Args:
-        total_bytes: What there is, or what the container is allowed.
-        available_bytes: What can be taken without swapping.
+        total_bytes: The size of the memory, or the container's limit.
+        available_bytes: Memory that can be used without swapping.
     """
 
     total_bytes: int
@@ -56,7 +56,7 @@ class Machine:
     """The machine as this process sees it.
 
     Args:
-        cores: Cores this process may use; a fraction where a container has a share of one.
+        cores: Cores this process may use; a fraction if a container has a share of one.
         memory: Main memory.
         gpus: The GPUs this process may use.
         python: Version of Python.
@@ -121,7 +121,7 @@ def memory(root: Path = _ROOT) -> Memory:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs this process may use, in CUDA's order; none where there is no driver.
+    """The NVIDIA GPUs this process may use, in CUDA's order; none without a driver.
 
     ``CUDA_VISIBLE_DEVICES`` is obeyed, with numbers counted in the order of the bus.
 
@@ -145,7 +145,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def _visible(present: list[Gpu], wanted: str, find: Callable[[str], Gpu | None]) -> Iterator[Gpu]:
-    """The GPUs that ``CUDA_VISIBLE_DEVICES`` names; like CUDA, stop at the first name that fits none."""
+    """The GPUs that ``CUDA_VISIBLE_DEVICES`` names, up to the first unknown name, as in CUDA."""
     for place, name in enumerate(entry.strip() for entry in wanted.split(",")):
         if name.isdigit():
             gpu = present[int(name)] if int(name) < len(present) else None
@@ -162,7 +162,7 @@ def _visible(present: list[Gpu], wanted: str, find: Callable[[str], Gpu | None])
 
 
 def _read(path: Path) -> str:
-    """A small file's text; empty where it cannot be read."""
+    """A small file's text; empty if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -172,7 +172,7 @@ def _read(path: Path) -> str:
 def _cgroup_directories(root: Path, controller: str) -> Iterator[Path]:
     """The directories that limit this process, from its own group up to the top.
 
-    Inside a container the group's path is often not visible under that name; the top of the tree then is the group.
+    Inside a container the group's path often does not exist under that name; then the top of the tree is the group.
     """
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -195,7 +195,7 @@ def _cpu_quotas(root: Path) -> Iterator[float]:
 
 
 def _memory_limits(root: Path) -> Iterator[tuple[int, int]]:
-    """Limit and use in bytes of each group this process is in. Cached files count as free: they make room."""
+    """Limit and use in bytes of each group this process is in. Cached files count as free."""
     for directory in _cgroup_directories(root, "memory"):
         for limit_file, use_file, cache in (
             ("memory.max", "memory.current", "inactive_file"),

@@ -1,8 +1,8 @@
-"""Keeps one Ray node: starts it, and ends all its processes when told to, or when the process that asked is gone.
+"""Watches one Ray node: starts it, and ends all its processes on SIGTERM or when the script that started it is gone.
 
-Run as a file by :mod:`tamis.core.node`, in a session of its own, with the standard library only. It is there because a
-script that is killed cannot clean up after itself: its parent's id is all that this process has to watch. Ray's
-processes, and what stages start in them, stay in this session, whatever process group they are in.
+A script that is killed cannot clean up after itself, so :mod:`tamis.core.node` runs this file in a new session, with
+the standard library only, and this process watches its parent's id. Ray's processes, and the processes that stages
+start, stay in this session, whatever process group they are in.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ POLL_S = 0.1
 
 
 def keep(parent: int, grace_s: float, scratch: str, command: list[str]) -> int:
-    """Run a command until it ends, SIGTERM comes, or the parent is gone; leave no process of it running.
+    """Run a command until it ends, SIGTERM arrives, or the parent is gone; leave none of its processes running.
 
     Args:
-        parent: Id of the process that must live.
+        parent: Id of the parent process.
         grace_s: How long the command may take to end by itself before it is killed.
         scratch: Directory that is removed if the parent is gone; empty for none.
         command: What to run.
     """
-    told = False
+    terminated = False
 
-    def tell(*_: object) -> None:
-        nonlocal told
-        told = True
+    def terminate(*_: object) -> None:
+        nonlocal terminated
+        terminated = True
 
-    signal.signal(signal.SIGTERM, tell)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal that is closed: the parent's end is what counts
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal does not matter, only the parent's end
     ray = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    while not told and os.getppid() == parent and ray.poll() is None:
+    while not terminated and os.getppid() == parent and ray.poll() is None:
         time.sleep(POLL_S)
-    asked = ray.poll() is None
-    if asked:
+    ended_here = ray.poll() is None
+    if ended_here:
         ray.terminate()
     deadline = time.monotonic() + grace_s
     while ray.poll() is None and time.monotonic() < deadline:
@@ -48,11 +48,11 @@ def keep(parent: int, grace_s: float, scratch: str, command: list[str]) -> int:
     code = ray.wait()
     if scratch and os.getppid() != parent:
         shutil.rmtree(scratch, ignore_errors=True)
-    return 0 if asked else code or 1
+    return 0 if ended_here else code or 1
 
 
 def kill_session(leader: int) -> None:
-    """Kill every process of a session but its leader, and go on until none is left."""
+    """Kill all processes of a session except its leader, until none is left."""
     deadline = time.monotonic() + 10
     while pids := _members(leader):
         for pid in pids:
@@ -61,7 +61,7 @@ def kill_session(leader: int) -> None:
             except ProcessLookupError:
                 continue
         if time.monotonic() > deadline:
-            return  # in the kernel, waiting for a disk: it cannot be ended
+            return  # a process that waits for a disk in the kernel cannot be killed
         time.sleep(0.02)
 
 
@@ -93,7 +93,7 @@ def _members_by_ps(leader: int) -> list[int]:
             if int(pid) != leader and not state.startswith("Z") and os.getsid(int(pid)) == leader:
                 found.append(int(pid))
         except OSError:
-            continue  # it ended just now, or is none of ours
+            continue  # it ended just now, or belongs to another user
     return found
 
 

@@ -1,4 +1,4 @@
-"""One Ray node of this machine: started with ``ray start``, waited for, ended with all its processes."""
+"""A Ray node on this machine: starts it with ``ray start``, waits until it is ready, ends all its processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG_LINES = 20
 _SOCKET_IN_TEMP_DIR = "/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
 _LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
 LONGEST_TEMP_DIR = _LONGEST_SOCKET_PATH - len(_SOCKET_IN_TEMP_DIR)
-"""Bytes. The system allows no longer path for a socket, and Ray puts its sockets below its temporary directory."""
+"""In bytes. The system limits the paths of sockets, and Ray puts its sockets below its temporary directory."""
 
 _ADDRESS_FILE = "ray_current_cluster"
 """Ray writes the cluster's address there once a node is up."""
@@ -38,9 +38,9 @@ class RayNode:
     """A node that was started here.
 
     Args:
-        process: The process that keeps it.
-        log: What Ray says while it starts.
-        address_file: Where Ray puts down the address.
+        process: The process that watches it.
+        log: Ray's output while it starts.
+        address_file: Where Ray writes the address.
     """
 
     process: subprocess.Popen[bytes]
@@ -52,24 +52,24 @@ class RayNode:
         """Start ``ray start`` with these options and return at once.
 
         Args:
-            options: What follows ``ray start``.
+            options: The options of ``ray start``.
             temp_dir: Ray's temporary directory.
-            log: File for what Ray says.
-            address: How the cluster's address will end; what is left of another start with it is removed.
+            log: File for Ray's output.
+            address: The end of the cluster's address; the address file of an earlier start with it is removed.
             scratch: Directory to remove if this process is killed.
         """
         address_file = Path(temp_dir, _ADDRESS_FILE)
         if _address_in(address_file).endswith(address):
             address_file.unlink(missing_ok=True)
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
-        # -I -S: nothing of the user's is imported by the process that has to outlive the user's mistakes
+        # -I -S: the watching process must not import any code of the user
         command = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(GRACE_S), scratch or "", *ray]
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as said:
+        with log.open("wb") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 env=_environment(),
                 start_new_session=True,
@@ -80,15 +80,15 @@ class RayNode:
         """Wait until the node has joined its cluster; return the cluster's address.
 
         Args:
-            address: How the address ends.
-            timeout_s: After so many seconds it is an error.
+            address: The end of the address.
+            timeout_s: How long to wait before raising an error.
         """
         deadline = time.monotonic() + timeout_s
         while not (found := _address_in(self.address_file)).endswith(address):
             if not self.is_alive():
-                raise ClusterError(f"Ray did not start. {self.last_words()}")
+                raise ClusterError(f"Ray did not start. {self.last_output()}")
             if time.monotonic() > deadline:
-                raise ClusterError(f"Ray was not ready after {timeout_s:g} s. {self.last_words()}")
+                raise ClusterError(f"Ray was not ready after {timeout_s:g} s. {self.last_output()}")
             time.sleep(POLL_S)
         return found
 
@@ -97,25 +97,25 @@ class RayNode:
         return self.process.poll() is None
 
     def end(self) -> None:
-        """End every process of the node; harmless when it ended before."""
+        """End every process of the node, if it has not ended before."""
         self.process.terminate()
         try:
             self.process.wait(3 * GRACE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if self.process.returncode < 0:  # the keeper was killed itself, and could not do it
+        if self.process.returncode < 0:  # the watching process was killed before it could end the others
             keeper.kill_session(self.process.pid)
 
-    def last_words(self) -> str:
-        """The end of what Ray said, and where it stands."""
+    def last_output(self) -> str:
+        """The end of Ray's output, and the file it is in."""
         try:
-            said = _COLOUR.sub("", self.log.read_text(encoding="utf-8", errors="replace")).strip().splitlines()
+            lines = _COLOUR.sub("", self.log.read_text(encoding="utf-8", errors="replace")).strip().splitlines()
         except OSError:
-            said = []
-        if not said:
-            return f"It said nothing ({self.log})"
-        return "\n  ".join([f"The end of {self.log}:", *said[-LOG_LINES:]])
+            lines = []
+        if not lines:
+            return f"It printed nothing ({self.log})"
+        return "\n  ".join([f"The end of {self.log}:", *lines[-LOG_LINES:]])
 
 
 def check_temp_dir(path: str) -> None:
@@ -129,13 +129,13 @@ def check_temp_dir(path: str) -> None:
 
 
 def new_private_directory() -> str:
-    """A new empty directory with a short path in which only this user can look."""
+    """A new empty directory with a short path that only this user can read."""
     name = f"tamis-ray-{os.getuid()}"
-    # On macOS the user's own temporary directory is too deep already.
+    # On macOS the user's temporary directory is too deep.
     base = tempfile.gettempdir()
     if len(os.fsencode(os.path.join(base, name, "12345678"))) > LONGEST_TEMP_DIR:
         base = "/tmp"
-    # Ray opens its directory to everybody: what keeps others out is the one around it.
+    # Ray makes its directory readable for all users, so the directory around it must be private.
     outer = os.path.join(base, name)
     os.makedirs(outer, mode=0o700, exist_ok=True)
     if os.lstat(outer).st_uid != os.getuid() or os.path.islink(outer):
@@ -145,18 +145,18 @@ def new_private_directory() -> str:
 
 
 def agree_on_tokens(*, create: bool) -> None:
-    """Let this process and the node it starts ask for the same token, as ``ray.init()`` does for a cluster of its own.
+    """Let this process and the node it starts use the same token, as ``ray.init()`` does for a new cluster.
 
-    From Ray 2.5x on, `ray start` silently asks for a token when the user has one, but a process that is given the
-    address explicitly does not send it, unless RAY_AUTH_MODE says so.
+    From Ray 2.5x on, `ray start` silently requires a token if the user has one, but a process that is given the address
+    sends it only with RAY_AUTH_MODE.
     """
     try:
         from ray._private.authentication import authentication_token_setup as tokens
     except ImportError:
-        return  # this Ray has none
+        return  # this version of Ray has no tokens
     ray_log = logging.getLogger(tokens.__name__)
     before = ray_log.level
-    ray_log.setLevel(logging.ERROR)  # a warning that all is well
+    ray_log.setLevel(logging.ERROR)  # Ray warns although all is well
     try:
         tokens.enable_token_auth_by_default()
         tokens.ensure_token_if_auth_enabled(create_token_if_missing=create)
@@ -171,9 +171,9 @@ def agree_on_tokens(*, create: bool) -> None:
 
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    # What runs here is the caller's: when it is told to end, no process is left to hand work over to.
+    # When this cluster ends, all its nodes end: there is no node to move work to.
     environment.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
-    # Two clusters on one machine must not meet here either; Ray itself does not look for another port.
+    # Two clusters on one machine need different ports here too, and Ray does not look for free ones.
     for name, port in (("AUTOSCALER_METRIC_PORT", 44217), ("DASHBOARD_METRIC_PORT", 44227)):
         environment.setdefault(name, str(choose_port(name, DefaultPort(port))))
     return environment

@@ -1,7 +1,7 @@
-"""Asks a cluster who it is. Run as a process of its own, with the address as its argument; prints one line of JSON.
+"""Asks a cluster for its versions and nodes. Run as a process, with the address as its argument; prints a line of JSON.
 
-Ray's client waits 40 s for a cluster that does not answer, cannot be interrupted, and keeps what it was told of
-tokens: in a process of its own it can be given a time limit, and leaves the caller as it was.
+Ray's client waits 40 s for a cluster that does not answer, cannot be interrupted, and keeps its token settings: in a
+separate process it can be given a time limit, and does not change the caller.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def ask(address: str) -> dict[str, Any]:
     if address == "auto":
         address = services.canonicalize_bootstrap_address("auto", None) or ""
     head = GcsClient(address=address)
-    told = head.internal_kv_get(b"CLUSTER_METADATA", namespace=b"cluster", timeout=QUESTION_S)
-    versions = json.loads(told) if told else {}
+    metadata = head.internal_kv_get(b"CLUSTER_METADATA", namespace=b"cluster", timeout=QUESTION_S)
+    versions = json.loads(metadata) if metadata else {}
     nodes = head.get_all_node_info(timeout=QUESTION_S).values()
     return {
         "address": address,
@@ -39,6 +39,6 @@ def ask(address: str) -> dict[str, Any]:
 if __name__ == "__main__":
     try:
         answer = ask(sys.argv[1])
-    except Exception as error:  # noqa: BLE001 - whatever Ray raises is for the caller to tell
+    except Exception as error:  # noqa: BLE001 - the caller reports whatever Ray raises
         answer = {"error": f"{type(error).__name__}: {error}"}
     sys.stdout.write(json.dumps(answer) + "\n")

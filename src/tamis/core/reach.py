@@ -1,4 +1,4 @@
-"""Whether a cluster that is there can be used from here."""
+"""Whether a running cluster can be used from this machine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def check_port_answers(address: str) -> None:
     """Refuse an address at which nothing listens."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdigit()):
-        raise ClusterError(f"{address!r} is no address of a cluster: write host:port, as `ray start` shows it")
+        raise ClusterError(f"{address!r} is not the address of a cluster: write host:port, as `ray start` shows it")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except (OSError, UnicodeError) as error:  # the latter for names that cannot be one
+    except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise ClusterError(
             f"no Ray cluster can be reached at {address}: {error}\n  Is it running, is this its address (`ray start` "
             "shows it), and may this machine connect to that port?"
@@ -36,19 +36,19 @@ def check_port_answers(address: str) -> None:
 
 
 def check_cluster(address: str) -> str:
-    """Ask a cluster who it is, refuse one that cannot be used from here, return its ``host:port``."""
+    """Refuse a cluster that cannot be used from here; return its ``host:port``."""
     if address != "auto":
         check_port_answers(address)
     answer = _ask(address)
     address = answer["address"]
     problems = []
-    ours, theirs = importlib.metadata.version("ray"), answer["ray"]
-    if theirs is not None and theirs != ours:
-        problems.append(f"Ray {theirs}, this process has {ours}")
-    python, other = platform.python_version(), answer["python"]
+    ray, cluster_ray = importlib.metadata.version("ray"), answer["ray"]
+    if cluster_ray is not None and cluster_ray != ray:
+        problems.append(f"Ray {cluster_ray}, this process has {ray}")
+    python, cluster_python = platform.python_version(), answer["python"]
     digits = 2 if os.environ.get("RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL") == "minor" else 3
-    if other is not None and other.split(".")[:digits] != python.split(".")[:digits]:
-        problems.append(f"Python {other}, this process has {python}")
+    if cluster_python is not None and cluster_python.split(".")[:digits] != python.split(".")[:digits]:
+        problems.append(f"Python {cluster_python}, this process has {python}")
     if problems:
         raise ClusterError(
             f"the cluster at {address} runs {' and '.join(problems)}. Both must be the same on every machine: run the "
@@ -56,27 +56,27 @@ def check_cluster(address: str) -> str:
         )
     if answer["nodes"] and not any(is_this_machine(node) for node in answer["nodes"]):
         raise ClusterError(
-            f"this machine is no node of the cluster at {address} ({', '.join(sorted(answer['nodes'])[:5])}). Run the "
-            f"script on one of them, or make this machine one: ray start --address={address}"
+            f"this machine is not a node of the cluster at {address} ({', '.join(sorted(answer['nodes'])[:5])}). Run "
+            f"the script on one of its nodes, or add this machine: ray start --address={address}"
         )
     return str(address)
 
 
 def has_token() -> bool:
-    """Whether there is a token that this process would send if ``RAY_AUTH_MODE`` said so, and it does not say."""
-    there = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return _MODE not in os.environ and bool(there or Path("~/.ray/auth_token").expanduser().exists())
+    """Whether there is a token, and ``RAY_AUTH_MODE`` is not set, so that this process does not send it."""
+    given = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return _MODE not in os.environ and bool(given or Path("~/.ray/auth_token").expanduser().exists())
 
 
 def _ask(address: str) -> dict[str, Any]:
-    """Ask a cluster who it is; with the token, if it wants one and there is one."""
+    """Ask a cluster for its versions and nodes, with the token if it requires one."""
     from tamis.core.node import agree_on_tokens
 
     answer = _answer_of(address, dict(os.environ))
     if "uthenticat" in answer.get("error", "") and has_token():
         with_token = _answer_of(address, {**os.environ, _MODE: "token"})
         if "error" not in with_token:
-            agree_on_tokens(create=False)  # for what this process asks of the cluster from now on
+            agree_on_tokens(create=False)  # for later requests of this process
             return with_token
     if "error" not in answer:
         return answer
@@ -112,7 +112,7 @@ def _answer_of(address: str, environment: dict[str, str]) -> dict[str, Any]:
 
 
 def is_same_address(one: str, other: str) -> bool:
-    """Whether two ``host:port`` name the same; a machine may have several names.
+    """Whether two ``host:port`` are the same address; a machine may have several names.
 
     >>> is_same_address("localhost:6379", "127.0.0.1:6379"), is_same_address("127.0.0.1:6379", "127.0.0.1:6380")
     (True, False)
@@ -132,7 +132,7 @@ def _ips_of(host: str) -> set[str]:
 
 
 def is_this_machine(ip: str) -> bool:
-    """Whether an address is one of this machine's own."""
+    """Whether an address belongs to this machine."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((ip, 0))

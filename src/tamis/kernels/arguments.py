@@ -1,7 +1,7 @@
-"""Checks what a native kernel is called with, by a description of its parameters.
+"""Checks the arguments of a native kernel against a description of its parameters.
 
-A kernel works on addresses. Called with an array of the wrong type, a short one or one with gaps, it would read or
-write memory that is not its own. So every call is checked first, which takes a few microseconds.
+A kernel works on addresses: an array of the wrong type, too short or with gaps would make it read or write beyond the
+array. So every call is checked first, which takes a few microseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Array:
 
     Args:
         dtype: The type of its elements: ``"uint8"``, ``"int64"``, ``"uint64"`` or ``"float64"``.
-        length: How many elements it has at least: an expression in the parameters of the kernel.
+        length: The least number of elements, as an expression in the parameters of the kernel.
         is_written: Whether the kernel writes to it.
     """
 
@@ -42,11 +42,11 @@ class Array:
 
 @dataclass(frozen=True)
 class Arrays(Array):
-    """A sequence of such arrays, of which the kernel gets the addresses, 0 for ``None``.
+    """A sequence of arrays. The kernel gets their addresses, 0 for ``None``.
 
     Args:
-        count: How many arrays there are: an expression in the parameters of the kernel.
-        is_optional: Whether ``None`` may stand in the place of an array.
+        count: The number of arrays, as an expression in the parameters of the kernel.
+        is_optional: Whether an array may be ``None``.
     """
 
     count: str = "1"
@@ -57,12 +57,12 @@ Parameter: TypeAlias = Number | Array | Arrays
 
 
 class Signature:
-    """The parameters of a kernel by name, in order, and what must hold between them.
+    """The parameters of a kernel by name, in order, and conditions on them.
 
     Args:
-        conditions: On the values, as expressions in the parameters; checked after types and lengths.
-        helpers: Functions that the expressions may use beside the parameters.
-        parameters: What each parameter is.
+        conditions: Expressions in the parameters that must be true; checked after types and lengths.
+        helpers: Functions that the expressions may use.
+        parameters: The kind of each parameter.
 
     >>> signature = Signature(text=Array("uint8", "size"), size=Number())
     >>> signature.check("demo", (np.zeros(3, np.uint8), 4))
@@ -89,18 +89,18 @@ class Signature:
         )
 
     def check(self, kernel: str, arguments: Sequence[Argument]) -> tuple[list[Any], list[NDArray[np.int64]]]:
-        """The numbers and addresses to call a kernel with, and the tables of addresses among what they point to.
+        """The numbers and addresses to call a kernel with, and the tables of addresses that some of them point to.
 
         The caller keeps the arguments and the tables alive while the kernel runs.
 
         Args:
             kernel: Its name, for messages.
-            arguments: What it was called with.
+            arguments: The arguments of the call.
         """
         try:
             return self._checked(arguments)
         except (IndexError, TypeError, ValueError) as error:
-            # An IndexError: an array that tells how long another one must be is itself too short.
+            # An IndexError: an array that holds the length of another is too short.
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"kernel {kernel!r}: {error}") from None
 
@@ -135,7 +135,7 @@ class Signature:
         return passed, tables
 
     def _compiled(self, expressions: Sequence[str], helpers: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
-        """A function of all arguments that gives the values of some expressions."""
+        """A function of all arguments that returns the values of some expressions."""
         source = f"lambda {', '.join(self.parameters)}: ({''.join(f'{each}, ' for each in expressions)})"
         compiled: Callable[..., tuple[Any, ...]] = eval(source, dict(helpers))
         return compiled

@@ -1,4 +1,4 @@
-"""The buffers of an Arrow array of texts: for kernels that read them in place and write new ones."""
+"""The buffers of an Arrow array of texts, for kernels that read them in place and write new ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PADDING", "TextBuffers", "check_offsets", "null_rows"]
 
 @dataclass(frozen=True)
 class TextBuffers:
-    """The texts of an Arrow array where they are in memory. The text of a null means nothing.
+    """The texts of an Arrow array, in its own memory. The text of a null is undefined.
 
     Args:
         data: The whole buffer of bytes.
@@ -32,8 +32,9 @@ class TextBuffers:
 
     @classmethod
     def of(cls, array: pa.Array) -> TextBuffers:
-        """The buffers of an array; of one of type ``string``, ``large_string``, ``binary`` or ``large_binary`` no byte
-        of text is copied. ``ValueError`` if its offsets are damaged: a kernel would read memory that is not its own.
+        """The buffers of an array. Texts are copied unless they are (large) strings or binaries.
+
+        Raises ``ValueError`` if the offsets are damaged: a kernel would read beyond the buffer.
         """
         if _width(array.type) is None:
             is_binary = pa.types.is_binary_view(array.type) or pa.types.is_fixed_size_binary(array.type)
@@ -49,7 +50,7 @@ class TextBuffers:
 
     @staticmethod
     def holds(kind: pa.DataType) -> bool:
-        """Whether an Arrow type is one of texts or byte strings."""
+        """Whether an Arrow type holds texts or byte strings."""
         types = pa.types
         is_view = types.is_string_view(kind) or types.is_binary_view(kind)
         return _width(kind) is not None or is_view or types.is_fixed_size_binary(kind)
@@ -59,11 +60,11 @@ class TextBuffers:
 
     @property
     def nbytes(self) -> int:
-        """How long the texts are together."""
+        """The length of all texts together."""
         return int(self.offsets[-1] - self.offsets[0])
 
     def tail(self) -> NDArray[np.uint8]:
-        """Memory for a text near the end of the buffer, which a kernel copies in order to read beyond it."""
+        """Memory into which a kernel copies a text near the end of the buffer, so that it can read beyond it."""
         return np.empty(longest_near_end(self.offsets, len(self.data)) + 2 * PADDING, np.uint8)
 
     def text(self, row: int) -> bytes:
@@ -72,7 +73,7 @@ class TextBuffers:
 
 
 def check_offsets(offsets: NDArray[Any], nbytes: int, kind: pa.DataType) -> None:
-    """Refuse (``ValueError``) offsets that point outside of a buffer or are not in ascending order."""
+    """Raise ``ValueError`` for offsets that point outside of a buffer or are not in ascending order."""
     if offsets[0] < 0 or offsets[-1] > nbytes or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(f"the offsets of an Arrow array of type {kind} are damaged")
 
@@ -92,7 +93,7 @@ def null_rows(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def _width(kind: pa.DataType) -> str | None:
-    """The type of the offsets of texts and byte strings; ``None`` where there are none."""
+    """The type of the offsets of texts and byte strings; ``None`` for other types."""
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return "int64"
     return "int32" if pa.types.is_string(kind) or pa.types.is_binary(kind) else None

@@ -1,12 +1,12 @@
 """Where the object files of native kernels are kept, and which of them may be run.
 
-Those that came with tamis are in the package, named after the source code. Those that this machine compiled are in
-``$TAMIS_CACHE_DIR/kernels`` (by default under ``~/.cache/tamis``), with one folder for each combination of tamis
-version, source code, compiler and processor. So neither is ever stale.
+Object files that came with tamis are in the package, named after a digest of the source code. Those that this machine
+compiled are in ``$TAMIS_CACHE_DIR/kernels`` (by default under ``~/.cache/tamis``), with one folder for each combination
+of tamis version, source code, compiler and processor. So they are never stale.
 
-What is in a cache is run, so only the user and root may be able to write to it: a folder or a file of another owner, or
-one that the group or others may write to, is refused. Where the cache is refused or cannot be written to, a folder
-``tamis-<user id>`` among the temporary files takes its place.
+The code in a cache is run, so only the user and root may be able to write to it: a folder or file of another owner, or
+one that the group or others may write to, is refused. If the cache is refused or cannot be written to, the folder
+``tamis-<user id>`` in the system's temporary directory is used instead.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = [
 ]
 
 BASELINE = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}
-"""The processor that packaged kernels are made for, by machine: one of 2013 or later; elsewhere a general one."""
+"""The processor that packaged kernels are made for, by machine: from 2013 or later; on other machines a generic one."""
 
 _NEEDED_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")  # x86-64-v3
 _SEAL_BYTES = hashlib.sha256().digest_size
 _FOLDER_MODE = 0o700
 
 COMPILED_FROM = ("arguments.py", "compiler.py", "measures.py", "operations.py", "signatures.py")
-"""The modules beside ``sources`` that compiled kernels depend on."""
+"""The modules outside of ``sources`` that compiled kernels depend on."""
 
 _LOG = logging.getLogger("tamis")
 _WARNED: set[Path] = set()
@@ -58,29 +58,29 @@ def compiled_code(name: str) -> bytes | None:
 
 
 def compiled_file(name: str) -> Path | None:
-    """Where that object file is."""
+    """The path of that object file."""
     return next((file for file, _ in _stored(name)), None)
 
 
 def packaged_file(name: str) -> Path:
-    """Where the kernel that came with tamis is, if it was compiled from the source code that is there."""
+    """The path of the kernel that came with tamis, if it was compiled from the current source code."""
     return Path(__file__).parent / "objects" / f"{name}-{platform.system()}-{platform.machine()}-{_sources_digest()}.o"
 
 
 def cached_file(name: str) -> Path:
-    """Where the compiler of this machine puts the kernel."""
+    """The path of the kernel that this machine compiles."""
     return cache_folder() / f"{name}.o"
 
 
 def failure_file(name: str) -> Path:
-    """Where the compiler of this machine says why it cannot compile the kernel."""
+    """The file that says why this machine cannot compile the kernel."""
     return cache_folder() / f"{name}.failed"
 
 
 def cache_folder() -> Path:
-    """The folder that this process puts kernels into, which is made if it is not there.
+    """The folder for kernels that this process compiles; created if missing.
 
-    ``OSError`` where neither the cache nor the folder among the temporary files can be used.
+    Raises ``OSError`` if neither the cache nor the temporary folder can be used.
     """
     problems = []
     for root in _roots():
@@ -92,7 +92,7 @@ def cache_folder() -> Path:
 
 
 def store_code(file: Path, code: bytes) -> None:
-    """Write an object file, all of it or nothing, with a digest by which :func:`stored_code` knows that it is whole."""
+    """Write an object file atomically, with a digest that :func:`stored_code` checks."""
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as sink:
@@ -105,15 +105,15 @@ def store_code(file: Path, code: bytes) -> None:
 
 
 def stored_code(file: Path, must_be_own: bool = False) -> bytes | None:
-    """An object file, if it is there and whole: LLVM ends the process when it is given half of one.
+    """An object file, if it exists and is complete: LLVM ends the process when it loads an incomplete one.
 
     Args:
         file: The file.
         must_be_own: Whether only the user and root may have been able to write it.
     """
     try:
-        with open(file, "rb") as source:  # noqa: PTH123 - what is checked is the file that is then read
-            if must_be_own and _intruders(os.fstat(source.fileno())) is not None:
+        with open(file, "rb") as source:  # noqa: PTH123 - the open file is checked, then read
+            if must_be_own and _other_writers(os.fstat(source.fileno())) is not None:
                 return None
             content = source.read()
     except OSError:
@@ -124,7 +124,7 @@ def stored_code(file: Path, must_be_own: bool = False) -> bytes | None:
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """One process at a time; the system frees the lock when a process dies."""
+    """Let one process at a time continue; the system frees the lock when a process dies."""
     with open(path, "a+b") as file:  # noqa: PTH123 - a plain file of the cache
         if sys.platform == "win32":
             import msvcrt
@@ -133,7 +133,7 @@ def lock(path: Path) -> Iterator[None]:
         else:
             import fcntl
 
-            with contextlib.suppress(OSError):  # some network file systems have no locks: then two may do the same work
+            with contextlib.suppress(OSError):  # without locks, as on some network file systems, work may be done twice
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -144,7 +144,7 @@ def _stored(name: str) -> Iterator[tuple[Path, bytes]]:
         code = stored_code(packaged_file(name))
         if code is not None:
             yield packaged_file(name), code
-    for root in _roots():  # one that can only be read, as in an image, serves too
+    for root in _roots():  # including read-only ones, as in a container image
         file = _folder(root) / f"{name}.o"
         code = stored_code(file, must_be_own=True) if _problem(root) is None else None
         if code is not None:
@@ -152,13 +152,13 @@ def _stored(name: str) -> Iterator[tuple[Path, bytes]]:
 
 
 def _roots() -> Iterator[Path]:
-    """The folders that a cache may be in, the one that was chosen first."""
+    """The folders that a cache may be in, the preferred one first."""
     chosen = os.environ.get("TAMIS_CACHE_DIR")
     if chosen:
         yield Path(chosen)
     else:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        if os.path.isabs(base):  # of a user without a home "~" is left
+        if os.path.isabs(base):  # for a user without a home, "~" remains
             yield Path(base) / "tamis"
     yield Path(tempfile.gettempdir()) / f"tamis-{_user()}"
 
@@ -168,24 +168,24 @@ def _folder(root: Path) -> Path:
 
 
 def _problem(root: Path) -> str | None:
-    """Why nothing below a folder may be run, which is also logged; ``None`` if it may."""
+    """Why nothing in a folder may be run, which is also logged; ``None`` if it may."""
     for folder in (root, root / "kernels", _folder(root)):
         try:
-            intruders = _intruders(os.stat(folder))
+            reason = _other_writers(os.stat(folder))
         except OSError:
-            return None  # it is not there, or nothing in it can be read
-        if intruders is not None:
-            problem = f"{folder} is not used for compiled kernels, because {intruders}"
+            return None  # it does not exist or cannot be read
+        if reason is not None:
+            problem = f"{folder} is not used for compiled kernels, because {reason}"
             if folder not in _WARNED:
                 _WARNED.add(folder)
-                _LOG.warning("%s: change that, or set TAMIS_CACHE_DIR to a folder of your own", problem)
+                _LOG.warning("%s: change that, or set TAMIS_CACHE_DIR to a folder that you own", problem)
             return problem
     return None
 
 
 @functools.cache
 def _problem_writing(root: Path) -> str | None:
-    """Why no file can be put into the folder of a cache, which is made if it is not there; ``None`` if one can."""
+    """Why a cache cannot be written to; ``None`` if it can. Creates its folder if missing."""
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         for folder in (root, root / "kernels", _folder(root)):
@@ -197,8 +197,8 @@ def _problem_writing(root: Path) -> str | None:
     return _problem(root)
 
 
-def _intruders(about: os.stat_result) -> str | None:
-    """Who else could have written a file or a folder; ``None`` if only the user and root can."""
+def _other_writers(about: os.stat_result) -> str | None:
+    """Why other users could have written a file or folder; ``None`` if only the user and root can."""
     if sys.platform == "win32":
         return None
     if about.st_uid not in (0, _user()):
@@ -214,7 +214,7 @@ def _user() -> int:
 
 @functools.cache
 def _fingerprint() -> str:
-    """Changes with anything that changes what the compiler of this machine makes."""
+    """An id that changes with everything that affects the code this machine compiles."""
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -229,8 +229,8 @@ def _numba_version() -> str:
     found = importlib.util.find_spec("numba")
     if found is None or found.origin is None:
         return "none"  # only the compiler needs it
-    beside = os.listdir(Path(found.origin).parents[1])
-    installed = [name for name in beside if name.startswith("numba-") and name.endswith((".dist-info", ".egg-info"))]
+    packages = os.listdir(Path(found.origin).parents[1])
+    installed = [name for name in packages if name.startswith("numba-") and name.endswith((".dist-info", ".egg-info"))]
     if installed:
         return " ".join(sorted(installed))
     from importlib import metadata  # takes long to import
@@ -243,7 +243,7 @@ def _numba_version() -> str:
 
 @functools.cache
 def _sources_digest() -> str:
-    """Of all source code that kernels are compiled from: which modules a kernel is made of may change."""
+    """A digest of all source code that kernels are compiled from."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
     for source in sorted([*(here / "sources").glob("*.py"), *(here / name for name in COMPILED_FROM)]):

@@ -25,14 +25,12 @@ _LARGEST_SIZE = 60
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What is to be done to texts.
+    """An operation on texts, with its parameters.
 
     Args:
         operation: One of :mod:`tamis.kernels.operations`.
-        letters: Parameters of the operation, in the form of the kernel.
-        numbers: Further parameters.
-        words: Further parameters.
-        growth: By how many bytes a text may grow.
+        letters, numbers, words: Its parameters, in the form that the kernel takes.
+        growth: How many bytes longer a text may become.
     """
 
     operation: int
@@ -56,7 +54,7 @@ def clean(column: pa.ChunkedArray, cleaning: Cleaning) -> pa.ChunkedArray | None
 
 
 def clean_array(array: pa.Array, cleaning: Cleaning) -> pa.Array | None:
-    """The same for an array."""
+    """Like :func:`clean`, for an array."""
     kernel = native.load("cleaning")
     if kernel is None:
         return None
@@ -122,7 +120,7 @@ def take_slice(
 
 
 def put_label(label: str) -> Cleaning:
-    """Put a label before each text, and make that one line."""
+    """Put a label before each text, and join its lines."""
     encoded = label.encode()
     size = np.array([len(encoded)], np.int64)
     return Cleaning(operations.LABEL, letters=_letters(encoded), numbers=size, growth=len(encoded) + 1)
@@ -141,7 +139,7 @@ def _letters(*parts: bytes) -> NDArray[np.uint8]:
 
 
 def _key(line: bytes) -> int:
-    """As the kernel makes it: the first eight bytes, with the size mixed in."""
+    """The key that the kernel computes: the first eight bytes, with the size mixed in."""
     return int.from_bytes(line[:8], "little") ^ (len(line) << _SIZE_SHIFT & (1 << 64) - 1)
 
 

@@ -1,8 +1,7 @@
-"""Compiles kernels: ``python -m tamis.kernels.compiler NAME ...`` (all of them if none is named).
+"""Compiles kernels: ``python -m tamis.kernels.compiler NAME ...`` (all kernels if none is named).
 
 Numba turns a module of :mod:`tamis.kernels.sources` into LLVM code, LLVM turns that into an object file for this
-processor, and the file goes into the cache. Everything else only loads object files, which needs neither Numba nor
-Python's own functions.
+processor, and the file goes into the cache. Other code only loads object files, which needs no Numba.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def compile_kernel(name: str, portable: bool = False) -> bytes:
 
     Args:
         name: The name of the module.
-        portable: Whether to make it for any processor that is not too old, instead of just this one.
+        portable: Whether to compile for all common processors instead of this one.
     """
     import llvmlite.binding as llvm
 
@@ -51,7 +50,7 @@ def compile_kernel(name: str, portable: bool = False) -> bytes:
 
 
 def compile_for_package() -> list[Path]:
-    """Compile all kernels into the package, for it to be shipped with."""
+    """Compile all kernels into the package, to ship with it."""
     files = []
     for name in NAMES:
         final = cache.packaged_file(name)
@@ -73,7 +72,7 @@ def compile_into_cache(name: str) -> None:
         try:
             cache.store_code(final, compile_kernel(name))
         except (OSError, MemoryError):
-            raise  # another time it may work
+            raise  # it may work another time
         except Exception:
             cache.failure_file(name).write_text(traceback.format_exc(), encoding="utf-8")
             raise
@@ -86,11 +85,11 @@ def main(names: list[str]) -> None:
 
 
 def _target_machine(portable: bool) -> Any:
-    """What LLVM makes code for.
+    """The machine that LLVM compiles for.
 
     The linker that loads an object file may put its code gigabytes away from its constants and from the C library. So
-    addresses are written with all 64 bits, which is what the code model "jitdefault" means. With it, x86-64 and 64-bit
-    ARM need no position-independent code, as the linker knows all addresses. Other machines get what LLVM prefers.
+    addresses have all 64 bits, which is what the code model "jitdefault" means. With it, x86-64 and 64-bit ARM need no
+    position-independent code, since the linker knows all addresses. Other machines use LLVM's default.
     """
     import llvmlite.binding as llvm
 

@@ -41,8 +41,8 @@ _BEYOND_INT64: Final = np.uint64(0x9E3779B97F4A7C15)
 def hash_text_128(column: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
     """The XXH3 hash of each text's UTF-8 bytes: 128 bits as two numbers, the upper half first.
 
-    The result depends on the text alone: not on the machine, the chunks of the column or its type. A null has a
-    value of its own, :data:`NULL_HASH`, which differs from that of an empty text.
+    The result depends on the text alone: not on the machine, the chunks of the column or its type. A null has the hash
+    :data:`NULL_HASH`, which differs from that of an empty text.
 
     Args:
         column: Texts or byte strings of any Arrow type for them.
@@ -75,13 +75,13 @@ def hash_text_64(column: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
 
 
 def hash_columns(table: pa.Table, names: Sequence[str]) -> NDArray[np.uint64]:
-    """A hash of 64 bits for each row, over some of its columns: equal on every machine and whatever the chunks.
+    """A hash of 64 bits for each row, over some of its columns: equal on every machine and for any chunks.
 
     It is the XXH3 hash of the hashes of the row's values. Numbers are hashed by their value: 1 in a column of ``int32``
     and 1.0 in one of ``float64`` are equal, as are 0.0 and -0.0, and all NaN. Texts and byte strings are hashed by
     their bytes. Dates, times and decimals are hashed by the number that stands for them, so equal values have equal
-    hashes only in columns of the same unit or scale. Lists and structs are hashed by their values, and a null has a
-    hash of its own.
+    hashes only in columns of the same unit or scale. Lists and structs are hashed by their values. The hash of a null
+    differs from that of any value.
 
     Args:
         table: The rows.

@@ -32,7 +32,7 @@ __all__ = [
 BULLETS = "•‣⁃⁌⁍∙○●◘◦⦾⦿"  # noqa: RUF001 - these are bullets
 COMMON_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 ELLIPSES = ("...", "[...]", "…", "(...)", "[…]", "-»", "read more..", "read more")
-"""How a text shows that something is left out."""
+"""Marks for omitted text."""
 
 LOREM_IPSUM = "lorem ipsum"
 POLICIES = (
@@ -54,33 +54,33 @@ POLICIES = (
     "is mandatory to procure user consent prior to running these cookies on your website.",
     "if you continue to browse this site without changing your cookie settings, you agree to this use. acceptread more",
 )
-"""What small print says, in lower case."""
+"""Phrases of small print, in lower case."""
 
 _ANCHORS = ("lorem", "cookie", "privacy", "terms of")
-"""Texts without one of these hold none of the phrases above."""
+"""Every phrase above contains one of these."""
 
 SENTENCE_ENDS = frozenset("\"'”’»›…")  # noqa: RUF001 - closing quotation marks
-"""Characters that may end a sentence, beside those that Unicode calls sentence terminals."""
+"""Characters that may end a sentence, in addition to Unicode's sentence terminals."""
 
 _KEPT_SCRATCH_BYTES = 64 << 20
 _LONGEST_NGRAM = 1 << 40
-"""No text has so many words."""
+"""More words than any text has."""
 
 _SCRATCH = threading.local()
 
 
 @dataclass(frozen=True)
 class Check:
-    """A score, which is a measure or one divided by another, and the bounds it must lie in.
+    """A score, which is a measure or a ratio of two, and its bounds.
 
     Args:
-        numerator: What is counted: one of :mod:`tamis.kernels.measures`.
-        denominator: What that is divided by, if by anything.
+        numerator: One of :mod:`tamis.kernels.measures`.
+        denominator: The measure to divide by, if any.
         empty: The score of a text whose denominator is zero.
         highest: The highest possible score; a higher one counts as this.
         low: The lowest score that is kept.
         high: The highest score that is kept.
-        invert: Whether to keep the other scores instead.
+        invert: Whether to keep the scores outside these bounds instead.
     """
 
     numerator: int
@@ -106,7 +106,7 @@ class Checked:
 
 
 def run_checks(texts: Utf8, rows: NDArray[np.int64], checks: Sequence[Check]) -> Checked | None:
-    """Apply the checks to some of the texts, each to those that passed the ones before it.
+    """Apply the checks to some of the texts; each check to those that passed the checks before it.
 
     ``None`` as long as the kernel is not compiled; see :func:`tamis.kernels.native.load`.
     """
@@ -129,7 +129,7 @@ def run_checks(texts: Utf8, rows: NDArray[np.int64], checks: Sequence[Check]) ->
 
 
 def ranges_in(written: str) -> Iterator[tuple[int, int]]:
-    """The ranges of a property in :mod:`tamis.kernels.unicode_properties`: each begin and end.
+    """The ranges of a property in :mod:`tamis.kernels.unicode_properties`: the begin and end of each.
 
     >>> list(ranges_in("41+2 61+0"))
     [(65, 68), (97, 98)]
@@ -159,7 +159,7 @@ def _program(checks: tuple[Check, ...]) -> tuple[int, NDArray[np.int64], NDArray
 
 
 def _numerator(measure: int, sizes: list[int]) -> int:
-    """A measure by its number in the kernel, which numbers n-grams by their place among those that are wanted."""
+    """The number of a measure in the kernel, which numbers n-grams by their place among the requested ones."""
     ngram = measures.ngram_of(measure)
     if ngram is None:
         return measure
@@ -180,14 +180,14 @@ def _scratch(needed: int) -> NDArray[np.uint8]:
 
 @functools.cache
 def _characters() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """What kinds of character there are: a block for each 256 of them, and equal blocks only once."""
+    """The kind of each character, in blocks of 256 characters: the block of each, and the different blocks."""
     kinds = np.zeros(0x110000, np.uint8)
     for begin, end in ranges_in(unicode_properties.ALPHABETIC):
         kinds[begin:end] |= measures.IS_LETTER
     for begin, end in ranges_in(unicode_properties.SENTENCE_TERMINAL):
         kinds[begin:end] |= measures.ENDS_SENTENCE
     for begin, end in ranges_in(unicode_properties.DECIMAL):
-        # Those that this version of Python knows: its str.isdecimal() is the definition.
+        # The decimal digits of this Python's str.isdecimal(), which is the definition.
         kinds[[point for point in range(begin, end) if chr(point).isdecimal()]] |= measures.IS_DIGIT
     for flag, members in (
         (measures.IS_SPACE, WHITE_SPACE),
@@ -204,7 +204,7 @@ def _characters() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 @functools.cache
 def _vocabulary() -> NDArray[np.uint64]:
-    """The words that are told apart: a number that spreads them over 32 places, those places, and what they are."""
+    """A hash table of the common words and ellipses: a multiplier that spreads them over 32 places, words, kinds."""
     kinds = {word: measures.COMMON | measures.FIRST_COMMON << i for i, word in enumerate(sorted(COMMON_WORDS))}
     kinds |= {mark: measures.SYMBOL for mark in ELLIPSES if " " not in mark}
     keys = {int.from_bytes(word.encode(), "little"): kind for word, kind in kinds.items()}

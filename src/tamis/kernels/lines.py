@@ -15,9 +15,9 @@ _FEWEST = 1024
 
 
 def line_starts(data: bytes | bytearray | memoryview) -> NDArray[np.int64]:
-    """The first byte of each line that is not blank: one that holds more than spaces, tabs and carriage returns.
+    """The first byte of each line that holds more than spaces, tabs and carriage returns.
 
-    These are the lines that parsers of JSON lines make rows of. A newline ends a line; the last one need not have it.
+    These are the lines that parsers of JSON lines make rows of. A newline ends a line; the last line may lack it.
 
     Args:
         data: The lines.

@@ -1,7 +1,7 @@
-"""What the kernel of the heuristic filters counts in a text. Every score is one of these numbers, or one per another.
+"""What the kernel of the heuristic filters counts in a text. Every score is one of these numbers or a ratio of two.
 
-Lines are those that hold more than white space; paragraphs are what ``text.split("\\n\\n")`` gives; words are what
-``text.split()`` gives. The definitions in plain Python are the filters' own ``score_document``.
+Lines are those that hold more than white space; paragraphs are what ``text.split("\\n\\n")`` returns; words are what
+``text.split()`` returns. The definitions in plain Python are in ``score_document`` of the filters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ALL_LINES: Final = 5  # newlines, and one more
 ASCII_DIGITS: Final = 6
 HASH_SIGNS: Final = 7
 
-# Characters of any script. Where there is more than ASCII, each is looked up in a table.
+# Characters of any script. Beyond ASCII, each is looked up in a table.
 DIGITS: Final = 8  # str.isdecimal()
 PARENTHESES: Final = 9
 LETTERS: Final = 10  # Unicode's Alphabetic
@@ -60,11 +60,11 @@ PORNOGRAPHIC_URLS: Final = 34  # 1 if "porn" is in one of them
 ELLIPSES: Final = 35  # "..." and "…"
 
 MEASURES: Final = 36
-"""How many there are, beside n-grams."""
+"""The number of measures, without n-grams."""
 
 SHORT_LINE_CHARACTERS: Final = 30
 
-# What the table of characters says of each.
+# The bits of each character in the table of characters.
 IS_SPACE: Final = 1
 IS_LETTER: Final = 2
 IS_DIGIT: Final = 4
@@ -83,7 +83,7 @@ FIRST_COMMON: Final = 4
 
 
 def top_ngram_characters(n: int) -> int:
-    """The measure: characters that go when the most frequent n-gram is removed; all of them if there is no n-gram.
+    """The measure: characters that are lost if the most frequent n-gram is removed; all if there is no n-gram.
 
     >>> ngram_of(top_ngram_characters(5))
     (5, True)
@@ -92,7 +92,7 @@ def top_ngram_characters(n: int) -> int:
 
 
 def repeated_ngram_characters(n: int) -> int:
-    """The measure: characters in n-grams that were there before; all of them if there is no n-gram.
+    """The measure: characters in n-grams that occurred before; all if there is no n-gram.
 
     >>> ngram_of(repeated_ngram_characters(5))
     (5, False)

@@ -1,12 +1,11 @@
-"""Loads native kernels, and has them compiled where that has not been done.
+"""Loads native kernels, and compiles them if needed.
 
-A kernel is machine code with a C function in it: loading it takes some milliseconds and no Numba.
-An installed tamis brings its kernels along, compiled when it was built (see ``hatch_build.py``). Where it does not, as
-after a change to their source code, a process in the background compiles them into a cache, once per machine and in
-some seconds: see :mod:`tamis.kernels.cache`. Until then :func:`load` gives ``None`` and callers use the plain
-definition, which gives the same results.
+A kernel is machine code with one C function: loading it takes some milliseconds and no Numba. An installed tamis has
+its kernels compiled (see ``hatch_build.py``). If a compiled kernel is missing, as after a change to the source code, a
+background process compiles it into a cache, once per machine and in some seconds: see :mod:`tamis.kernels.cache`. Until
+then :func:`load` returns ``None``, and callers use the plain definition, which has the same results.
 
-``TAMIS_KERNELS=wait`` makes :func:`load` wait for the compiler; ``TAMIS_KERNELS=off`` does without kernels.
+``TAMIS_KERNELS=wait`` makes :func:`load` wait for the compiler; ``TAMIS_KERNELS=off`` turns kernels off.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ENTRY = "tamis_kernel"
 """The symbol of a kernel in its object file."""
 
 NAMES = tuple(SIGNATURES)
-"""Every kernel there is: the modules of :mod:`tamis.kernels.sources` that have one."""
+"""All kernels: the modules of :mod:`tamis.kernels.sources` that have one."""
 
 _LOG = logging.getLogger("tamis")
 _GUARD = threading.Lock()
@@ -39,7 +38,7 @@ _COMPILERS: dict[str, subprocess.Popen[bytes]] = {}
 
 
 class Kernel:
-    """A compiled kernel: a function of numbers and arrays that gives a number, and runs without Python's lock.
+    """A compiled kernel: a function of numbers and arrays that returns a number, and releases the GIL.
 
     Args:
         name: Its name.
@@ -58,13 +57,13 @@ class Kernel:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        # As Numba calls functions: a place for the result, one for an exception, the arguments; it returns a status.
+        # Numba's calling convention: a place for the result, one for an exception, the arguments; returns a status.
         parameters = [ctypes.c_int64] * len(self._signature.parameters)
         function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *parameters)
         self._function = function(self._engine.get_function_address(ENTRY))
 
     def __call__(self, *arguments: Argument) -> int:
-        """Call it. ``TypeError`` or ``ValueError`` if an argument is not what its signature asks for."""
+        """Call it. Raises ``TypeError`` or ``ValueError`` if an argument does not match its signature."""
         passed, _tables = self._signature.check(self.name, arguments)  # the tables must live until the kernel is done
         result, error = ctypes.c_int64(), ctypes.c_void_p()
         self._function(ctypes.byref(result), ctypes.byref(error), *passed)
@@ -72,7 +71,7 @@ class Kernel:
 
 
 def load(name: str) -> Kernel | None:
-    """The kernel of that name; ``None`` as long as it is not compiled, which the first call starts."""
+    """A kernel by name; ``None`` until it is compiled, which the first call starts."""
     kernel = _LOADED.get(name)
     if kernel is not None or name in _GIVEN_UP:
         return kernel
@@ -84,7 +83,7 @@ def load(name: str) -> Kernel | None:
             try:
                 code = cache.compiled_code(name)
                 if code is None:
-                    _have_compiled(name, wait=mode == "wait")
+                    _compile_in_background(name, wait=mode == "wait")
                     code = cache.compiled_code(name)
                 if code is not None:
                     _LOADED[name] = Kernel(name, code)
@@ -93,8 +92,8 @@ def load(name: str) -> Kernel | None:
         return _LOADED.get(name)
 
 
-def _have_compiled(name: str, wait: bool) -> None:
-    """Have the kernel compiled by another process, once; a later call sees what became of it."""
+def _compile_in_background(name: str, wait: bool) -> None:
+    """Start a process that compiles the kernel, once; later calls check whether it has failed."""
     failure = cache.failure_file(name)
     compiler = _COMPILERS.get(name)
     if compiler is None:
@@ -102,7 +101,7 @@ def _have_compiled(name: str, wait: bool) -> None:
             _give_up(name, f"see {failure}")
             return
         command = [sys.executable, "-m", "tamis.kernels.compiler", name]
-        # A session of its own: Ctrl-C ends a run, not the compiler, so that the next run finds its work done.
+        # In a new session, so that Ctrl-C ends the run, but not the compiler.
         compiler = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )

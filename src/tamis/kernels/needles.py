@@ -1,4 +1,4 @@
-"""Says which texts of a column contain one of some short strings, at about the speed of reading them.
+"""Finds the texts of a column that contain one of some short strings, at about the speed of reading them.
 
 The work is done by the native kernel :mod:`tamis.kernels.sources.needles`; see there how.
 """
@@ -18,16 +18,16 @@ from tamis.kernels.buffers import PADDING, TextBuffers
 __all__ = ["Needles", "any_case", "digits", "exactly", "rows_with"]
 
 Letter: TypeAlias = tuple[int, int, int]
-"""Bits that are set in a byte first, the lowest byte that is then right, and the highest."""
+"""Bits that are first set in a byte, then the lowest and the highest byte that match."""
 
 _LONGEST = 64
 _PER_MILLE: dict[int, int] = dict(zip(b" etaoinshrdlucmfwygpbvkxjqz", (170, 100, *range(72, 0, -3)), strict=False))
-"""How often bytes are met in text, roughly; others are rarer."""
+"""How often bytes occur in text, roughly; others are rarer."""
 
 
 @dataclass(frozen=True)
 class Needles:
-    """What is looked for, in the form that the kernel wants it."""
+    """The strings to find, in the form that the kernel takes."""
 
     letters: NDArray[np.uint8]
     sizes: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Needles:
 
     @classmethod
     def of(cls, *needles: list[Letter], where: int = operations.ANYWHERE) -> Needles:
-        """Needles, each given by its letters, at most 64 of them, and where they are looked for."""
+        """Needles, each given by its letters (at most 64), and where to look for them."""
         letters: list[tuple[int, int, int, int]] = []
         sizes: list[int] = []
         for needle in needles:
@@ -53,12 +53,12 @@ def exactly(text: str) -> list[Letter]:
 
 
 def any_case(text: str) -> list[Letter]:
-    """The letters of a text, ASCII letters in either case (and some marks taken for others)."""
+    """The letters of a text, ASCII letters in either case (some marks match others, too)."""
     return [(32, byte | 32, byte | 32) if byte < 0x80 else (0, byte, byte) for byte in text.encode()]
 
 
 def digits(count: int) -> list[Letter]:
-    """So many ASCII digits."""
+    """This many ASCII digits."""
     return [(0, ord("0"), ord("9"))] * count
 
 
@@ -80,6 +80,6 @@ def rows_with(array: pa.Array, needles: Needles) -> NDArray[np.int64] | None:
 
 
 def _rarity(letter: tuple[int, int, int, int]) -> float:
-    """The higher the more often such a byte is met."""
+    """A sort key: higher for bytes that occur more often."""
     _, bits, low, span = letter
     return sum(_PER_MILLE.get(byte, 2 if bits else 1) for byte in range(low, low + span + 1))

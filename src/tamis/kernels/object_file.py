@@ -1,6 +1,6 @@
-"""Reads what an ELF object file needs and gives, to refuse one that LLVM could not link or would link wrongly.
+"""Checks the symbols and relocations of an ELF object file, to refuse one that LLVM could not link correctly.
 
-LLVM ends the process where it cannot find a symbol, and cuts an address off where a relocation has no room for it.
+LLVM ends the process if it cannot find a symbol, and truncates an address if a relocation has no room for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, the lowest byte first
 _SYMBOLS, _RELOCATIONS, _UNDEFINED, _GLOBAL = 2, 4, 0, 1
 
 _ALLOWED_SYMBOLS: Final = frozenset(("memcpy", "memmove", "memset", "memcmp", "bcmp"))
-"""What a kernel may need: functions of the C library that LLVM puts in the place of loops."""
+"""The functions of the C library that a kernel may need: LLVM replaces loops by them."""
 
 _X86_64, _AARCH64 = 62, 183
 _ALLOWED_RELOCATIONS: Final = {
@@ -35,7 +35,7 @@ class _Section:
 
 
 def check_object(code: bytes, entry: str) -> None:
-    """Refuse an object file (``ValueError``) that cannot be linked safely. Formats other than ELF are not looked into.
+    """Raise ``ValueError`` if an object file cannot be linked safely. Formats other than ELF are not checked.
 
     Args:
         code: The object file.

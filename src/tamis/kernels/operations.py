@@ -1,4 +1,4 @@
-"""What kernels are asked for: see :mod:`tamis.kernels.cleaning` and :mod:`tamis.kernels.needles`."""
+"""The operations of :mod:`tamis.kernels.cleaning` and :mod:`tamis.kernels.needles`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUOTED = 7
 SLICE = 8
 """A part of each text is kept."""
 LABEL = 9
-"""A label is put before each text, which is made one line."""
+"""A label is put before each text, and its lines are joined."""
 
 ANYWHERE = 0
 """Needles are looked for everywhere."""

@@ -1,6 +1,6 @@
-"""Words of UTF-8 text: where each begins and ends, for a whole column at once.
+"""The words of UTF-8 text, as ``str.split()`` defines them: where each begins and ends, for a whole column at once.
 
-What they are is what ``str.split()`` says. Positions are byte positions in a block of texts.
+Positions are byte positions in a block of texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scripts that texts are written in: Latin, Cyrillic, Han, ...
 
 A script is named by its ISO 15924 code. Characters that many scripts share (spaces, digits, punctuation, combining
-marks, emoji) belong to none and do not count, so a text of digits alone has no script.
+marks, emoji) belong to none and do not count: a text of digits alone has no script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tamis.kernels.utf8 import CharacterSet, Utf8
 __all__ = ["NO_SCRIPT", "SCRIPT_NAMES", "WRITING_SYSTEMS", "dominant_scripts", "script_of", "script_shares"]
 
 NO_SCRIPT: Final = "Zyyy"
-"""The code for text without a script of its own, which ISO 15924 calls *undetermined*."""
+"""The code for text without a script, which ISO 15924 calls *undetermined*."""
 
 SCRIPT_NAMES: Final = {code: name for code, (name, _) in SCRIPT_RANGES.items()}
 """The English name of each script, by its code."""
@@ -41,7 +41,7 @@ _LETTERS: Final = CharacterSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 
 def script_of(character: str) -> str:
-    """The code of a character's script; :data:`NO_SCRIPT` if it has none of its own.
+    """The code of a character's script; :data:`NO_SCRIPT` if it has none.
 
     >>> script_of("ß"), script_of("語"), script_of("7")
     ('Latn', 'Hani', 'Zyyy')
@@ -52,8 +52,8 @@ def script_of(character: str) -> str:
 def dominant_scripts(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.float64]]:
     """The script most characters of each text belong to, and their share of the characters that have a script.
 
-    Of two scripts with equally many characters it is the one whose code is first in the alphabet. A text without any
-    such character has the script :data:`NO_SCRIPT` and the share 0.0.
+    Between scripts with equally many characters, the code that is first in the alphabet wins. A text without any such
+    character has the script :data:`NO_SCRIPT` and the share 0.0.
 
     Args:
         column: Texts. A null counts as an empty text.
@@ -77,7 +77,7 @@ def dominant_scripts(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDAr
 
 
 def script_shares(column: pa.Array | pa.ChunkedArray, scripts: Iterable[str]) -> NDArray[np.float64]:
-    """For each text, the share of the characters that have a script whose script is one of these.
+    """For each text, the share of these scripts among the characters that have a script.
 
     0.0 for a text without such characters.
 
@@ -100,14 +100,14 @@ def script_shares(column: pa.Array | pa.ChunkedArray, scripts: Iterable[str]) ->
 
 
 def _counts(block: Utf8) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """How many characters of a script are in a text: text, script and count for each pair that occurs."""
+    """The number of characters by text and script: text, script and count of each pair that occurs."""
     letters = _LETTERS.counts(block)
     with_letters = np.flatnonzero(letters)
     if block.is_ascii:
         return with_letters, np.full(len(with_letters), _LATIN), letters[with_letters]
     positions, scripts = _beyond_ascii(block.data)
     texts = np.searchsorted(block.offsets, positions, side="right") - 1
-    # Neighbours are mostly of the same script: of each run, one entry is sorted.
+    # Neighbours mostly have the same script, so only one entry of each run is sorted.
     pairs = texts << 8 | scripts
     starts = np.flatnonzero(np.diff(pairs, prepend=-1))
     lengths = np.diff(starts, append=len(pairs))

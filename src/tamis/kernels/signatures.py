@@ -1,7 +1,7 @@
-"""What each native kernel takes. Its compiled code and the check of every call are both made from this description.
+"""The parameters of each native kernel. Its compiled code and the check of every call are made from this description.
 
-The names are those of the parameters of the function ``kernel`` in the module of :mod:`tamis.kernels.sources` that is
-called like the kernel. What they mean is said there.
+The parameters are those of the function ``kernel`` in the module of :mod:`tamis.kernels.sources` with the kernel's
+name, which explains them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tamis.kernels.measures import MEASURES
 __all__ = ["PADDING", "SIGNATURES", "longest_near_end"]
 
 PADDING: Final = 128
-"""Bytes after a text that a kernel may read. Where there are fewer, it reads a copy."""
+"""Bytes after a text that a kernel may read. If there are fewer, it reads a copy."""
 
 _CHARACTER_BLOCKS: Final = 0x1100
 """Unicode in blocks of 256 characters."""
@@ -217,4 +217,4 @@ SIGNATURES: Final[dict[str, Signature]] = {
         hashes=_words("width * row_count", is_written=True),
     ),
 }
-"""Every kernel there is, by name."""
+"""All kernels by name."""

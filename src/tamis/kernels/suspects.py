@@ -1,4 +1,4 @@
-"""Finds lines that may need repair, at the speed of reading where there are none.
+"""Finds lines that may need repair, at the speed of reading if there are none.
 
 The work is done by the native kernel :mod:`tamis.kernels.sources.suspects`; see there how.
 """
@@ -34,7 +34,7 @@ _OUT_OF_ORDER = 255
 
 @dataclass(frozen=True)
 class Patterns:
-    """Sequences of characters that are looked for, in the form that the kernel follows them."""
+    """Sequences of characters to find, in the form that the kernel takes."""
 
     kinds: NDArray[np.uint8]
     masks: NDArray[np.uint64]
@@ -48,7 +48,7 @@ class Patterns:
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[CharacterMask]], at_beginning: Sequence[bool]) -> Patterns | None:
-        """Patterns, in each place of which one of some characters stands; ``None`` if they are too many.
+        """Patterns, each a sequence of sets of characters; ``None`` if there are too many.
 
         Args:
             sequences: For each pattern, the characters of each place.
@@ -79,7 +79,7 @@ class Patterns:
 
 @dataclass(frozen=True)
 class Marks:
-    """For each character its canonical combining class, or 255 where a normal form may not have it as it is."""
+    """For each character its canonical combining class, or 255 if a normal form may not contain it."""
 
     blocks: NDArray[np.uint8]
     values: NDArray[np.uint8]
@@ -96,19 +96,19 @@ def find_lines(
     entities: int = 0,
     longest_line: int = _ANY_LINE,
 ) -> NDArray[np.int64] | None:
-    """The lines in which a pattern is found, or an entity, or marks that are not in the order of a normal form.
+    """The lines with a pattern, an entity, or marks that are not in the order of a normal form.
 
-    Gives four numbers for each line: its row, where in the text it begins and ends (with its newline), in bytes, and
-    whether a "<" stands in the text before that (found out only where entities depend on it). ``None`` as long as the
-    kernel is not compiled.
+    Returns four numbers for each line: its row, where in the text it begins and ends (with its newline), in bytes, and
+    whether the text before that end contains a "<" (only if entities depend on it). ``None`` as long as the kernel is
+    not compiled.
 
     Args:
         array: Texts.
-        patterns: What is looked for.
-        marks: Of a normal form, if one is wanted.
-        entities: 1 if HTML entities count, 2 if they do up to the first line with a "<", 0 if they do not.
-        longest_line: In bytes. Where something is found in a text that has a longer line, and wherever such a text is
-            not all ASCII, it is given as a whole: its end is -1.
+        patterns: The patterns to find.
+        marks: The marks of a normal form, if one is wanted.
+        entities: 1 if HTML entities count, 2 if they count up to the first line with a "<", 0 if they do not.
+        longest_line: In bytes. A text with a longer line is returned as a whole, with the end -1, if anything is found
+            in it or it is not all ASCII.
     """
     kernel = native.load("suspects")
     if kernel is None:
@@ -156,7 +156,7 @@ def marks_of(form: NormalForm) -> Marks:
     if form in ("NFD", "NFKD"):
         values[0xAC00:0xD7A4] = _OUT_OF_ORDER  # Hangul syllables
     else:
-        values[list(later)] = _OUT_OF_ORDER  # what may go into the character before it
+        values[list(later)] = _OUT_OF_ORDER  # may combine with the character before it
         values[0x1161:0x1176] = values[0x11A8:0x11C3] = _OUT_OF_ORDER  # vowels and consonants of Hangul syllables
     every = values.tobytes()
     numbers: dict[bytes, int] = {}

@@ -1,8 +1,8 @@
 """UTF-8 text in whole columns: its characters, and where words begin.
 
-Arrow buffers in, NumPy arrays out, no Python object per text, the interpreter's lock released. Python's ``str`` is the
-specification: what counts as white space, a digit or a character is what ``str.split()``, ``str.isdecimal()`` and
-``len()`` say, for any Unicode text. Positions are byte positions.
+Functions take Arrow buffers, return NumPy arrays, make no Python object per text, and release the GIL. Python's ``str``
+is the specification: white space, digits and characters are those of ``str.split()``, ``str.isdecimal()`` and
+``len()``, for any Unicode text. Positions are byte positions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Positions: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 BLOCK_BYTES = 1 << 20
-"""Texts are worked on in blocks of this size, so that what is computed on the way stays in the cache."""
+"""Texts are processed in blocks of this size, so that intermediate results stay in the cache."""
 
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 """Every character that ``str.split()`` splits at and ``str.strip()`` strips: there is none beyond U+3000."""
@@ -61,7 +61,7 @@ class Utf8:
 
     @classmethod
     def from_arrow(cls, column: pa.Array | pa.ChunkedArray) -> Utf8:
-        """The texts of an Arrow column, without copying them where it is one chunk. A null is an empty text."""
+        """The texts of an Arrow column, without a copy if it has one chunk. A null is an empty text."""
         if not pa.types.is_large_string(column.type):
             column = column.cast(pa.large_string())
         if isinstance(column, pa.ChunkedArray):
@@ -92,8 +92,8 @@ class Utf8:
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Utf8]:
         """The texts in runs of about ``block_bytes`` bytes; a text is never cut."""
-        # glibc returns freed memory to the system and requests it again for each block, which halves the speed. After
-        # a large array was freed it keeps more. The array is never touched, so it takes no memory.
+        # glibc returns freed memory to the system and requests it again for each block, which halves the speed. Once
+        # a large array was freed, it keeps more. The array is never touched, so it takes no memory.
         np.empty(_KEPT_BYTES, np.uint8)
         begin = 0
         while begin < len(self):
@@ -152,8 +152,8 @@ class CharacterSet:
         return _sum_of_bytes(hits, block.offsets)
 
     def _confirmed(self, block: Utf8, leads: Positions) -> Positions:
-        """Those of the bytes that may begin a character of the set that do begin one."""
-        # Few of them are left after a look at the second byte, so few characters are decoded.
+        """Of the bytes that may begin a character of the set, those that do."""
+        # Few are left after the second byte is compared, so few characters are decoded.
         pairs = block.data[leads].astype(np.uint16) << 8 | block.data[leads + 1]
         leads = leads[self._beginnings[pairs]]
         code_points = _code_points(block.data, leads)
@@ -162,7 +162,7 @@ class CharacterSet:
 
 
 def spaces(block: Utf8) -> Mask:
-    """Which bytes belong to white space as ``str.split()`` and ``str.strip()`` know it.
+    """Which bytes belong to white space, as ``str.split()`` and ``str.strip()`` define it.
 
     >>> spaces(Utf8.from_arrow(pa.array(["a\\x1cb"]))).tolist()
     [False, True, False]
@@ -218,7 +218,7 @@ def _in_ranges(data: Bytes, ranges: list[tuple[int, int]]) -> Mask:
     """Which bytes are in one of the runs. A few comparisons of whole arrays are faster than a table."""
     mask = np.zeros(len(data), np.bool_)
     for first, following in ranges:
-        # What is below the first wraps around and becomes large.
+        # Numbers below the first wrap around and become large.
         mask |= data - np.uint8(first) <= following if following else data == first
     return mask
 

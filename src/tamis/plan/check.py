@@ -1,4 +1,4 @@
-"""Checks before a run: do the stages fit together, is the input there, does it have the columns that are needed?"""
+"""Checks before a run: whether the stages fit together, and whether the input exists and has the needed columns."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tamis.tasks import EmptyTask, TableTask, Task
 from tamis.tasks.views import can_be_taken
 
 DROP_COLUMNS = ("dropped_by", "dropped_because")
-"""The columns that rows in the branch of :class:`tamis.stages.flow.Dropped` have in addition."""
+"""The columns that are added to rows in the branch of :class:`tamis.stages.flow.Dropped`."""
 
 Columns = Mapping[str, pa.DataType | None]
-"""Names of columns, and their types where they are known."""
+"""Names of columns, and their types if known."""
 
 
 def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[frozenset[str] | None]:
-    """Refuse what cannot work; return the columns after each vertex, where they are known.
+    """Refuse a graph that cannot work; return the columns after each vertex, if known.
 
     Args:
         vertices: The graph.
-        start: The kind of task that the first stage is given; ``None`` when it is not known.
+        start: The kind of task that the first stage is given; ``None`` if not known.
     """
     for vertex in vertices:
         _check_complete(vertex)
@@ -47,7 +47,7 @@ def check_graph(vertices: list[Vertex], start: type[Task[Any]] | None) -> list[f
 
 @dataclass(frozen=True)
 class AddedColumns:
-    """The columns that a stage adds. Those that are already there are refused, unless it may replace them.
+    """The columns that a stage adds. Existing ones are refused, unless it may replace them.
 
     Args:
         stage: The stage's name in the plan.
@@ -101,12 +101,12 @@ def _check_types(vertices: list[Vertex], start: type[Task[Any]] | None) -> None:
         for origin, kind in arriving:
             if not vertex.is_source and not _fits(kind, takes):
                 raise TypeMismatchError(_type_message(vertex.name, takes, origin, kind))
-        # A branch hands on the tasks it is given.
+        # A branch passes on the tasks it is given.
         gives.append(arriving[0][1] if isinstance(vertex.stage, BranchStage) and arriving else given)
 
 
 def _kind_between(before: Vertex, given: Any, target: int) -> Any:
-    """The kind of task that goes from one vertex to another; dropped rows are of the kind that was taken."""
+    """The kind of task that goes from one vertex to another; dropped rows have the kind of the stage's input."""
     ports = {port for port, index in before.edges.items() if index == target}
     if ports != {DROPPED}:
         return given
@@ -122,7 +122,7 @@ def _type_message(name: str, takes: Any, origin: str, kind: Any) -> str:
 
 
 def _fits(given: Any, taken: Any) -> bool:
-    """Whether a task of the given kind may be of the kind that is taken."""
+    """Whether a task of the given kind may be given to a stage that takes the other kind."""
     return any(can_be_taken(g, t) for g in _several(given) for t in _several(taken))
 
 
@@ -182,7 +182,7 @@ def _columns_after(vertex: Vertex, available: Columns | None) -> Columns | None:
 
 
 def _arriving_columns(vertex: Vertex, vertices: list[Vertex], after: list[Columns | None]) -> Columns | None:
-    """The columns that arrive from all predecessors alike."""
+    """The columns that all predecessors have."""
     known: Columns | None = None
     for origin in vertex.inputs:
         columns = after[origin]

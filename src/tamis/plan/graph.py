@@ -1,4 +1,4 @@
-"""From a list of stages to a graph: composites unfolded, branches laid out, every way joined up."""
+"""Builds the graph of a list of stages: unfolds composites, adds branches, connects every port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.stages.spill import LoadSpilled, Spill, Spilled, folder_for
 Stage = ProcessingStage[Any, Any]
 
 END = -1
-"""Where a way out of the graph leads: the outputs of the run."""
+"""The target of edges that leave the graph: the outputs of the run."""
 
 
 @dataclass
@@ -28,10 +28,10 @@ class Vertex:
     Args:
         index: Its number; predecessors have lower ones.
         stage: The stage.
-        name: Its name, unique in the plan; in a branch with the way to it: ``"Route[de] / JsonlWriter"``.
-        edges: Where each port leads: a vertex or :data:`END`. A port that is not here leads nowhere.
-        inputs: The vertices that lead here.
-        schema: The columns after it and their types (``null`` where not known), from a look at the input.
+        name: Its name, unique in the plan; in a branch with the path to it: ``"Route[de] / JsonlWriter"``.
+        edges: The target of each port: a vertex or :data:`END`. Outputs of other ports are discarded.
+        inputs: The vertices with edges to this one.
+        schema: The columns after it and their types (``null`` if not known), read from the input.
     """
 
     index: int
@@ -43,16 +43,16 @@ class Vertex:
 
     @property
     def is_source(self) -> bool:
-        """Whether its tasks are made by the driver."""
+        """Whether the driver lists its tasks."""
         return isinstance(self.stage, SourceStage)
 
 
-Way = tuple[int, str]
-"""An open way: a vertex and a port of it."""
+OpenPort = tuple[int, str]
+"""A port that the next stage will be connected to: a vertex and the name of its port."""
 
 
 def build_graph(stages: Sequence[Stage], *, batch: bool = False) -> list[Vertex]:
-    """Lay out the graph of a list of stages; with ``batch`` each stage waits until the one before it is done.
+    """Build the graph of a list of stages; with ``batch``, each stage waits until the one before it is done.
 
     >>> from tamis.stages.function_decorators import processing_stage
     >>> @processing_stage(name="same")
@@ -75,78 +75,78 @@ class _Builder:
         self._branch_path = ""  # where the stages being added are: "Route[de] / ", say
         self._inside: list[tuple[str, str]] = []  # composites being unfolded: their unique names and their own
 
-    def chain(self, stages: Sequence[Stage], ways: list[Way]) -> list[Way]:
-        """Add stages one after another, after the given open ways; return the ways that are open after the last."""
+    def chain(self, stages: Sequence[Stage], open_ports: list[OpenPort]) -> list[OpenPort]:
+        """Add a chain of stages after the open ports; return the ports that are open after the last stage."""
         for number, stage in enumerate(stages):
-            if number and not ways:
-                raise PlanError(f"nothing reaches stage {stage.name!r}: all ways before it end in writers")
+            if number and not open_ports:
+                raise PlanError(f"nothing reaches stage {stage.name!r}: all branches before it end in writers")
             if isinstance(stage, CompositeStage):
-                ways = self._composite(stage, ways)
+                open_ports = self._composite(stage, open_ports)
             elif isinstance(stage, Dropped):
-                ways = self._dropped(stage, ways)
+                open_ports = self._dropped(stage, open_ports)
             elif isinstance(stage, BranchStage):
-                ways = self._branch(stage, ways)
+                open_ports = self._branch(stage, open_ports)
             else:
-                ways = [(self._vertex(stage, ways), MAIN)]
-        return ways
+                open_ports = [(self._vertex(stage, open_ports), MAIN)]
+        return open_ports
 
-    def _composite(self, composite: CompositeStage[Any, Any], ways: list[Way]) -> list[Way]:
+    def _composite(self, composite: CompositeStage[Any, Any], open_ports: list[OpenPort]) -> list[OpenPort]:
         named = self._uniquely_named(composite)
         inner = named.unfold()
         if not inner:
-            raise PlanError(f"{composite.name} unfolds into no stage at all")
+            raise PlanError(f"{composite.name} unfolds into no stages")
         self._inside.append((named.name, composite.name))
-        ways = self.chain(inner, ways)
+        open_ports = self.chain(inner, open_ports)
         self._inside.pop()
-        look = getattr(composite, "schema", None)
-        if callable(look) and len(ways) == 1:
-            self.vertices[ways[0][0]].schema = look()
-        return ways
+        schema = getattr(composite, "schema", None)
+        if callable(schema) and len(open_ports) == 1:
+            self.vertices[open_ports[0][0]].schema = schema()
+        return open_ports
 
-    def _dropped(self, wrapper: Dropped, ways: list[Way]) -> list[Way]:
+    def _dropped(self, wrapper: Dropped, open_ports: list[OpenPort]) -> list[OpenPort]:
         first = len(self.vertices)
-        ways = self.chain([wrapper.stage], ways)
-        if len(ways) != 1 or self.vertices[ways[0][0]].is_source:
-            raise PlanError(f"Dropped({wrapper.stage.name}): it takes a stage with one way out, such as a filter")
+        open_ports = self.chain([wrapper.stage], open_ports)
+        if len(open_ports) != 1 or self.vertices[open_ports[0][0]].is_source:
+            raise PlanError(f"Dropped({wrapper.stage.name}): it takes a stage with one output, such as a filter")
         inside = [v.index for v in self.vertices[first:] if not v.stage.internal]
         origin = f"{self._branch_path}{wrapper.stage.name}"
-        return ways + self._side(f"{origin}[{DROPPED}]", wrapper.to, [(index, DROPPED) for index in inside])
+        return open_ports + self._side(f"{origin}[{DROPPED}]", wrapper.to, [(index, DROPPED) for index in inside])
 
-    def _branch(self, stage: BranchStage, ways: list[Way]) -> list[Way]:
-        vertex = self._vertex(stage, ways)
-        behind: list[Way] = []
+    def _branch(self, stage: BranchStage, open_ports: list[OpenPort]) -> list[OpenPort]:
+        vertex = self._vertex(stage, open_ports)
+        after: list[OpenPort] = []
         for port, inner in stage.branches_by_port().items():
-            open_ways = self._side(f"{self.vertices[vertex].name}[{port}]", inner, [(vertex, port)])
-            if isinstance(stage, Tee) and port != MAIN and open_ways:
+            branch_ports = self._side(f"{self.vertices[vertex].name}[{port}]", inner, [(vertex, port)])
+            if isinstance(stage, Tee) and port != MAIN and branch_ports:
                 last = inner[-1].name if inner else "nothing"
                 raise PlanError(f"{stage.name}: its side branch must end in a writer, it ends in {last}")
-            behind += open_ways
-        return behind
+            after += branch_ports
+        return after
 
-    def _side(self, name: str, stages: list[Stage], into: list[Way]) -> list[Way]:
+    def _side(self, name: str, stages: list[Stage], into: list[OpenPort]) -> list[OpenPort]:
         """A branch: open after its last stage unless that is a writer."""
         outside, self._branch_path = self._branch_path, f"{name} / "
-        ways = self.chain(stages, into)
+        open_ports = self.chain(stages, into)
         self._branch_path = outside
-        if stages and all(self.vertices[v].stage.is_sink_stage for v, _ in ways):
-            for vertex, port in ways:
+        if stages and all(self.vertices[v].stage.is_sink_stage for v, _ in open_ports):
+            for vertex, port in open_ports:
                 self.vertices[vertex].edges[port] = END
             return []
-        return ways
+        return open_ports
 
-    def _set_down(self, stage: Stage, ways: list[Way]) -> list[Way]:
-        """Put a barrier before a stage: tasks are spilled to disk until all of them have arrived."""
-        if all(self.vertices[v].is_source or isinstance(self.vertices[v].stage, LoadSpilled) for v, _ in ways):
-            return ways
+    def _add_barrier(self, stage: Stage, open_ports: list[OpenPort]) -> list[OpenPort]:
+        """Add a barrier before a stage: tasks are spilled to disk until all have arrived."""
+        if all(self.vertices[v].is_source or isinstance(self.vertices[v].stage, LoadSpilled) for v, _ in open_ports):
+            return open_ports
         folder = folder_for(f"before {len(self.vertices)} {stage.name}")
-        stops: list[Stage] = [Spill(folder), Spilled(folder), LoadSpilled(folder)]
+        barrier: list[Stage] = [Spill(folder), Spilled(folder), LoadSpilled(folder)]
         self._batch = False
-        ways = self.chain(stops, ways)
+        open_ports = self.chain(barrier, open_ports)
         self._batch = True
-        return ways
+        return open_ports
 
     def _uniquely_named(self, composite: CompositeStage[Any, Any]) -> CompositeStage[Any, Any]:
-        """Composites name the folders of the run directory they use after themselves, so names must differ."""
+        """The composite with a unique name: composites name their folders in the run directory after themselves."""
         name = _unique(composite.name, self._composites)
         if name == composite.name:
             return composite
@@ -154,13 +154,13 @@ class _Builder:
         object.__setattr__(renamed, "name", name)
         return renamed
 
-    def _vertex(self, stage: Stage, ways: list[Way]) -> int:
+    def _vertex(self, stage: Stage, open_ports: list[OpenPort]) -> int:
         if not isinstance(stage, ProcessingStage):
             raise PlanError(f"{stage!r} is not a stage: a pipeline is made of ProcessingStage objects")
-        if self._batch and ways and not isinstance(stage, SourceStage | BranchStage):
-            ways = self._set_down(stage, ways)
+        if self._batch and open_ports and not isinstance(stage, SourceStage | BranchStage):
+            open_ports = self._add_barrier(stage, open_ports)
         vertex = Vertex(len(self.vertices), stage, self._name_of(stage))
-        for origin, port in ways:
+        for origin, port in open_ports:
             self.vertices[origin].edges[port] = vertex.index
             if origin not in vertex.inputs:
                 vertex.inputs.append(origin)

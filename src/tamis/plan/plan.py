@@ -1,4 +1,4 @@
-"""A plan: what an executor is given."""
+"""The plan that an executor is given."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Sizing:
     """How many workers a stage may have; without any limit the executor decides.
 
     Args:
-        least, most: Limits on their number; equal ones fix it.
-        per_node: A number for each machine instead.
+        least, most: The fewest and the most workers; a fixed number if equal.
+        per_node: A fixed number for each machine instead.
 
     >>> str(Sizing(2, 2)), str(Sizing(most=8)), str(Sizing(per_node=2)), str(Sizing())
     ('2 workers', 'up to 8 workers', '2 workers per machine', '')
@@ -38,7 +38,7 @@ class Sizing:
 
     @classmethod
     def of(cls, stage: Stage) -> Sizing:
-        """What a stage says, by :meth:`num_workers`, :meth:`num_workers_per_node` or its settings for Ray."""
+        """The limits of a stage: :meth:`num_workers`, :meth:`num_workers_per_node` or its settings for Ray."""
         spec = stage.ray_stage_spec()
         limits = {"num_workers": stage.num_workers(), "num_workers_per_node": stage.num_workers_per_node()}
         limits["min_workers/max_workers"] = spec.get("min_workers") or spec.get("max_workers")
@@ -71,7 +71,7 @@ class Merged:
 
     Args:
         vertices: The stages, in order.
-        stage: What is called instead of them.
+        stage: The stage that is called instead of them.
     """
 
     vertices: tuple[int, ...]
@@ -86,20 +86,20 @@ class Group:
         index: Its number in the plan.
         entry: The vertex its tasks arrive at.
         vertices: All its vertices; tasks pass between them inside the worker.
-        is_source: Whether the driver makes its tasks.
+        is_source: Whether the driver lists its tasks.
         targets: The groups its outputs go to.
-        inputs: The groups it is fed by.
+        inputs: The groups its tasks come from.
         resources: What one worker holds.
-        releases_gil: Whether all of its stages release Python's lock.
+        releases_gil: Whether all its stages release the GIL.
         workers: How many workers there may be.
         runtime_env: The Ray runtime environment of its workers.
         timeout_s: Seconds that one task, or batch of tasks, may take.
-        batch_size: The most tasks in one assignment; ``None`` if there is no such limit.
+        batch_size: The most tasks in one assignment; ``None``: no limit.
         batch_bytes: The most bytes in one assignment, by weight.
         batch_rows: The most rows in one assignment.
         ordered: Whether batches must be made of consecutive tasks, in the order of the input.
         is_async: Whether the entry stage is ``async``.
-        in_flight: How many assignments one worker works on at the same time: one unless the entry stage is ``async``.
+        in_flight: How many assignments a worker runs at the same time: one unless the entry stage is ``async``.
         merged: Neighbouring stages that run as one, by the first of them.
     """
 
@@ -124,16 +124,13 @@ class Group:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing it makes goes to another group."""
+        """Whether its outputs go to no other group."""
         return not self.targets
 
 
 @dataclass
 class Plan:
-    """A pipeline as an executor is given it: a graph of stages, cut into groups that run in one worker.
-
-    ``str(plan)`` shows it.
-    """
+    """A pipeline as a graph of stages, cut into groups that each run in one worker. ``str(plan)`` shows it."""
 
     name: str
     vertices: list[Vertex]
@@ -196,7 +193,7 @@ def make_plan(
     fuse: bool = True,
     batch: bool = False,
 ) -> Plan:
-    """Plan a pipeline: unfold, lay out branches, check types and columns, fuse neighbours.
+    """Plan a pipeline: unfold composites, add branches, check types and columns, fuse neighbours.
 
     Args:
         name: The pipeline's name.
@@ -247,11 +244,11 @@ def _joined(before: Vertex, held: Resources, after: Vertex, fuse: bool) -> Resou
     """
     a, b = before.stage, after.stage
     if a.is_sink_stage:
-        return None  # the files that it names are there only once the task is done
+        return None  # its files exist only once the task is done
     if before.is_source or _batches(b) or b.is_async:
         return None
     if isinstance(b, BranchStage) and a.runtime_env == b.runtime_env:
-        return held  # a branch does no work of its own
+        return held  # a branch itself does no work
     alike = (
         fuse
         and a.fuse
@@ -272,8 +269,8 @@ def _joined(before: Vertex, held: Resources, after: Vertex, fuse: bool) -> Resou
 def _on_one_card(a: Resources, held: Resources, b: Resources) -> Resources | None:
     """What a worker of two GPU stages with equal needs holds, so that data stays on the card between them.
 
-    Whole cards are held once. Parts of a card add up, since the worker holds the memory of both stages, and so they
-    must fit on one card. Where memory is given in GB it is not known at this point whether both fit.
+    Whole cards are held once. Shares of a card add up, since the worker holds the memory of both stages, and must fit
+    on one card. If memory is given in GB, it is not known here whether both fit.
     """
     if a != b or a.gpu_memory_gb:
         return None
@@ -284,7 +281,7 @@ def _on_one_card(a: Resources, held: Resources, b: Resources) -> Resources | Non
 
 
 def _cpus(stage: Stage) -> float:
-    """CPUs for the comparison: a stage that wants a core or less shares its neighbour's worker."""
+    """CPUs for the comparison: stages that want a core or less count as equal."""
     return max(1.0, stage.resources.cpus)
 
 
@@ -293,9 +290,9 @@ def _batches(stage: Stage) -> bool:
 
 
 def _fans_out(stage: Stage) -> bool:
-    """Whether a stage makes many tasks of one, which should then spread over the workers.
+    """Whether a stage makes many tasks of one, which should spread over the workers.
 
-    Readers do not count: the batches of one file are a stream, best processed where it is read.
+    Readers do not count: the batches of one file are best processed where they are read.
     """
     takes, _ = task_types(stage)
     if takes is EmptyTask:

@@ -1,4 +1,4 @@
-"""The driver's side of an external engine: cut the plan into segments, run each on the engine, book the records.
+"""The driver of an external engine: cuts the plan into segments, runs each on the engine, and books the records.
 
 A segment ends where the engine cannot continue by itself: at a barrier, which waits for everything before it, before a
 stage that takes batches, which must be made of consecutive tasks, and after a writer, whose files the driver publishes.
@@ -36,13 +36,13 @@ from tamis.stages.scratch import touch
 from tamis.tasks import Task
 
 POLL_S = 0.1
-"""Seconds that the loop waits for records before it checks everything else again."""
+"""How long the loop waits for records before it checks everything else again, in seconds."""
 
 DEATH_RETRIES = 2
-"""How often an engine may try a task again after its worker died, if it does."""
+"""How often an engine may try a task again after its worker died."""
 
 SET_ASIDE_ERRORS = FailurePolicy(on_error="set_aside", on_death="raise")
-"""For groups whose failed tasks are set aside. A worker that died or takes too long ends the run: the engine waits."""
+"""For groups whose failed tasks are set aside. A dead or stuck worker ends the run: the engine would wait for it."""
 
 
 class Engine(Protocol):
@@ -59,10 +59,10 @@ class Engine(Protocol):
         ...
 
     def carry(self, groups: Sequence[Group], operators: Sequence[OperatorSpec], parcels: list[Parcel]) -> None:
-        """Send the parcels through a chain of operators, one for each group. Called in a thread of its own."""
+        """Send the parcels through a chain of operators, one for each group. Called in a separate thread."""
 
     def abort(self) -> None:
-        """Make :meth:`carry` return at once, also while tasks are running."""
+        """Make :meth:`carry` return at once, even while tasks are running."""
 
     def take(self, wait_s: float) -> list[bytes]:
         """The records that have arrived; waits for the first one."""
@@ -125,7 +125,7 @@ class ExternalDriver:
         self._keeps_failed = run.failures.on_error == "set_aside"
         self._policies: dict[int, FailurePolicy] = {}  # by group
         self._finished: set[tuple[int, str]] = set()  # of this segment
-        self._running: dict[tuple[int, str], list[Record]] = {}  # of those not finished, each time they began
+        self._running: dict[tuple[int, str], list[Record]] = {}  # tasks not finished: a record each time they began
         self._open = 0  # tasks inside the engine
         self._used: list[Envelope] = []  # finished, but the engine may have to make their outputs again
         self._listed = False
@@ -247,10 +247,10 @@ class ExternalDriver:
             release_payload(envelope.payload)
         self._used.clear()
         if self._open and not self._draining:
-            raise StageError(f"the engine lost {self._open} tasks: it received them and made nothing of them")
+            raise StageError(f"the engine lost {self._open} tasks: it received them and never processed them")
 
     def _explained(self, problem: BaseException) -> BaseException:
-        """The error of an engine that failed because a worker died, with the task if only one was running."""
+        """The engine's error; if a worker died while one task was running, an error that names the task."""
         if isinstance(problem, WorkerDiedError) and len(self._running) == 1:
             return self._death(next(iter(self._running.values())), str(problem))
         return problem
@@ -282,7 +282,7 @@ class ExternalDriver:
         if record.begun:
             self._begun(key, record)
             return
-        if key in self._finished:  # the engine did it twice: the first one counts
+        if key in self._finished:  # the engine ran it twice: the first one counts
             self.books.discard(record.outcome)
             return
         self._finished.add(key)
@@ -295,15 +295,14 @@ class ExternalDriver:
             self._book_success(group, record)
         self._open += record.passed - len(record.batch)
         if record.passed:  # if its worker dies before the engine has all the outputs, they are made again
-            self._used += [
-                e for e in record.batch if e.payload is not None
-            ]  # those in files; the engine has the others
+            # Only payloads in files are kept; the engine has the others.
+            self._used += [e for e in record.batch if e.payload is not None]
             return
         for envelope in record.batch:
             release_payload(envelope.payload)
 
     def _begun(self, key: tuple[int, str], record: Record) -> None:
-        """A worker has begun with a parcel. If another one had before, it died with it or was killed."""
+        """A worker has begun a parcel. A worker that began it before has died or was killed."""
         if key in self._finished:
             return
         before = self._running.setdefault(key, [])

@@ -11,7 +11,7 @@ from tamis.backends.external.ray_session import ClusterNode
 from tamis.errors import PlanError, ResourceError, did_you_mean
 
 LEAST_CPUS = 0.01
-"""The smallest share of a core that a worker asks for, so that engines count it."""
+"""The smallest share of a core that a worker asks for: engines do not count zero."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Need:
 
 
 def scaled_cpus(needs: Sequence[Need], cpus: float, largest: float) -> list[float]:
-    """The CPUs to request for one worker of each group, so that the least number of workers of all groups fits.
+    """The CPUs to request for one worker of each group if the minimum of all groups must fit.
 
     Demands that fit are kept; others are reduced in proportion, and the workers share the cores.
 

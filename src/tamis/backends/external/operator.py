@@ -1,9 +1,9 @@
-"""The worker's side in an external engine: an operator processes the parcels for its group and passes the others on.
+"""The worker's side of an external engine: an operator processes the parcels for its group and passes the others on.
 
 Engines run a chain of operators, but a plan is a graph. Each parcel names the stage it is for, so any graph runs on a
-chain: an operator passes on, unchanged, parcels for another stage. Data travels inside the engine. What the driver must
-know (files, counts, failures) is sent to the driver's mailbox before the engine receives the outputs. Whatever an
-engine does twice, the driver recognises by the task ids.
+chain: an operator passes on, unchanged, parcels for another stage. Data travels inside the engine. Files, counts and
+failures are sent to the driver's mailbox before the engine receives the outputs. If an engine runs a task twice, the
+driver recognises the task id.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class OperatorSpec:
         places: The run's directories.
         inside: Vertices later in the chain: tasks for them stay inside the engine.
         barriers: Vertices that list files and receive no tasks.
-        path: Where Python finds modules, as in the driver.
+        path: The driver's module search path.
         retries: How often a task is tried again after a stage raised.
         keep_failed: Whether the data of a task that failed is saved to a file.
         renew: Whether stages are set up again after a failure.
         setup_attempts: How often setup is tried before the first task.
-        timeout_s: How long one try of a parcel may take.
+        timeout_s: How long one attempt at a parcel may take.
     """
 
     run: str
@@ -104,11 +104,11 @@ class Record:
         outcome: The outcome. Its outputs are those that leave the engine: the driver holds them for a later segment.
         passed: How many outputs stayed inside the engine.
         retries: How often it was tried again.
-        kept: Files with the data of the tasks, if it failed and the data was to be kept.
+        kept: Files with the data of the tasks, if it failed and the data is kept.
         skipped: Whether it did not begin, since the user wants to stop.
         in_setup: Whether the stages could not be set up: then the task is not at fault.
-        begun: Set when it begins: the file in which the worker notes the running stage. If the worker dies, this
-            record tells with which task.
+        begun: In the record of a beginning: the file in which the worker notes the running stage. If the worker dies,
+            this record names the task.
     """
 
     group: int
@@ -191,7 +191,7 @@ class Operator:
             return record, []
 
     def _attempt(self, parcel: Parcel, tasks: list[Task[Any]]) -> Outcome:
-        """Try once. If that takes too long, the driver is told and ends the run: a stage cannot be ended from here."""
+        """Try once. After ``timeout_s``, tell the driver, which ends the run: a stage cannot be ended from here."""
         limit = self._spec.timeout_s
         if limit is None:
             return self._runner.run(tasks)
@@ -313,13 +313,13 @@ def open_parcel(parcel: Parcel) -> list[Task[Any]]:
 
 
 def _shown(parcel: Parcel) -> Envelope:
-    """The first task of a parcel; with its data only if that is small, as a list of files is."""
+    """The first task of a parcel, with its data only if that is small, such as a list of files."""
     first = parcel.envelopes[0]
     small = parcel.body is None and isinstance(first.payload, bytes) and len(first.payload) <= SHOWN_BYTES
     return replace(first, payload=first.payload if small else None)
 
 
 def _without_data(envelope: Envelope) -> Envelope:
-    """An envelope for the driver: it frees the file that the data is in, if it is in one."""
+    """An envelope for the driver: without data, but with the file of the data, if any, which the driver frees."""
     payload = envelope.payload
     return replace(envelope, payload=payload if isinstance(payload, TaskFile) else None)

@@ -22,7 +22,7 @@ from tamis.stages.resources import Resources
 HEAD = "node:__internal_head__"
 
 GRACE_S = 2.0
-"""Seconds that a process has to end after its actor: Ray usually ends it, and logs an error if another process does."""
+"""Seconds that Ray has to end an actor's process before it is killed here, which Ray logs as an error."""
 
 MOST_MESSAGES = 10_000
 """How many messages a mailbox holds; then senders wait."""
@@ -144,7 +144,7 @@ def nodes_of(ray: Any, *, ignore_head: bool) -> list[ClusterNode]:
 
 
 def others(nodes: Sequence[ClusterNode]) -> list[str]:
-    """The machines of the cluster that are not among these."""
+    """The ids of the cluster's other machines."""
     ray = load_ray("an external engine")
     return sorted({node["NodeID"] for node in ray.nodes() if node.get("Alive", True)} - {n.id for n in nodes})
 
@@ -220,7 +220,7 @@ def gpu_share(names: str, resources: Resources, card_gb: float) -> float:
             f"stage {names!r} asks for {resources.gpu_memory_gb:g} GB of GPU memory, but no GPU of the cluster reports "
             "how much it has. Give a share of a card instead: Resources(gpus=0.25)"
         )
-    # Ray counts in ten-thousandths; rounded up, so that workers never ask for more than the card has.
+    # Ray counts in ten-thousandths; rounded up, so that a card never gets more workers than fit.
     return min(1.0, -(-int(resources.gpu_fraction(card_gb) * 1e6) // 100) / 1e4)
 
 

@@ -1,4 +1,4 @@
-"""What the executors on external engines share: what their workers need, and how a run is carried out."""
+"""What workers on external engines need, and how a run on such an engine is carried out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WorkerSpec:
         stages: The stages of each group, pickled.
         places: The run's directories.
         mailbox: Where records arrive.
-        path: Where Python finds modules.
+        path: The driver's module search path.
         run: A name for the run, unique.
     """
 
@@ -46,7 +46,7 @@ class WorkerSpec:
     def of(
         cls, ray: Any, plan: Plan, run: Run, nodes: list[ClusterNode], runtime_env: dict[str, Any] | None = None
     ) -> WorkerSpec:
-        """Make it, and set the machines up. The runtime environment is for stages without one of their own."""
+        """Make it, and set the machines up. ``runtime_env`` is for stages that have none."""
         stages = {index: pickled_stages({index: spec}) for index, spec in group_specs(plan).items()}
         share_storage(ray, plan, run, [node.id for node in nodes])
         places = run_paths(run, workers_sync=True)

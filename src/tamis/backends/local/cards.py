@@ -1,4 +1,4 @@
-"""The GPUs of this machine: which worker of which stage is given which of them."""
+"""Assigns the GPUs of this machine to the workers of stages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tamis.backends.balance import lay_out
-from tamis.backends.demand import Demand, at_the_same_time, check_fits
+from tamis.backends.demand import Demand, check_fits, concurrent_groups
 from tamis.backends.gpu_placement import Node
 from tamis.backends.worker_registry import Worker, WorkerRegistry
 from tamis.core.host import Gpu
@@ -24,10 +24,10 @@ Cards = dict[int, list[tuple[int, ...]]]
 
 
 def place_on_cards(plan: Plan, cards: Sequence[Gpu], most_workers: int) -> Cards:
-    """Say which worker is given which cards, with the packing of the cluster.
+    """Decide which worker is given which cards, packed as on a cluster.
 
-    Stages that work at the same time never share more of a card than it has. Stages with a barrier between them may
-    be given the same cards, one after the other.
+    Stages that run at the same time never overcommit a card. Stages with a barrier between them may be given the same
+    cards, one after the other.
 
     Args:
         plan: The groups.
@@ -37,7 +37,7 @@ def place_on_cards(plan: Plan, cards: Sequence[Gpu], most_workers: int) -> Cards
     found: Cards = {}
     # Cores are not counted here: the local executor shares them between all workers.
     node = Node("", 0.0, tuple(card.memory_gb for card in cards))
-    for together in at_the_same_time(plan):
+    for together in concurrent_groups(plan):
         demands = [_demand(plan, g, most_workers) for g in together if g.resources.requires_gpu]
         if not demands:
             continue
@@ -66,7 +66,7 @@ def _demand(plan: Plan, group: Group, most_workers: int) -> Demand:
 
 @dataclass
 class CardManager:
-    """Starts the workers of GPU stages when there is work for them, and ends them when there is no more.
+    """Starts the workers of GPU stages when there is work for them, and stops them when there is no more.
 
     Workers of stages after a barrier are started once the cards that they need are free.
 
@@ -80,8 +80,8 @@ class CardManager:
     registry: WorkerRegistry
     cards: Cards
 
-    def tend(self, coordinator: Coordinator) -> None:
-        """Start and end workers."""
+    def adjust(self, coordinator: Coordinator) -> None:
+        """Start and stop workers."""
         taken = {card: group for group in self.cards for w in self._workers(group) for card in w.gpu_ids}
         for group, slots in self.cards.items():
             state, workers = coordinator.scheduler.groups[group], self._workers(group)
@@ -89,10 +89,10 @@ class CardManager:
                 for worker in workers:
                     self.registry.drain(worker)
             elif not workers and coordinator.scheduler.expects_work(state):
-                later = {g for g in self.cards if coordinator.scheduler.groups[g].complete}
-                if not any(taken.get(card) in later for slot in slots for card in slot):
+                ended = {g for g in self.cards if coordinator.scheduler.groups[g].complete}
+                if not any(taken.get(card) in ended for slot in slots for card in slot):
                     for slot in slots:
-                        self.registry.ready(self.registry.hire(self.registry.pool_for(group), gpu_ids=slot))
+                        self.registry.ready(self.registry.start_worker(self.registry.pool_for(group), gpu_ids=slot))
 
     def _workers(self, group: int) -> list[Worker]:
         return list(self.registry.of_pool(self.registry.pool_for(group)))

@@ -1,4 +1,4 @@
-"""The local executor: the cluster's coordinator, on the threads and processes of one machine. No Ray."""
+"""The local executor: the coordinator on threads and processes of one machine, without Ray."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class LocalExecutor:
     """Runs a pipeline on this machine.
 
     Args:
-        workers: How many tasks are worked on at the same time; all cores by default. ``0`` runs everything in the
-            calling thread, so that breakpoints work.
-        substrate: ``"auto"`` runs stages whose work is outside Python's lock on threads and the others on processes.
-            ``"inline"``, ``"threads"`` and ``"processes"`` run all of them there.
+        workers: How many tasks are processed at the same time; as many as cores by default. ``0`` runs everything in
+            the calling thread, so that breakpoints work.
+        substrate: ``"auto"`` runs stages that release the GIL on threads, and the others on processes. ``"inline"``,
+            ``"threads"`` and ``"processes"`` run all stages there.
         execution_mode: ``"streaming"``: all stages at the same time, on different batches. ``"batch"``: one stage
-            after the other, over the whole data, which is spilled to disk in between.
+            after the other over the whole data, which is spilled to disk in between.
         memory_budget: Memory for tasks between stages, in bytes or as ``"1GiB"``. By default a quarter of the
-            machine's, at most 128 MiB a worker (but no less than 512 MiB).
+            machine's memory, at most 128 MiB per worker (but no less than 512 MiB).
         retries: How often a task is tried again after its stage raised.
         fuse: Whether neighbouring stages may run in one worker, without data moving between them.
 
@@ -91,7 +91,7 @@ class LocalExecutor:
         pickled_stages({g.index: GroupSpec.of(plan, g) for g in plan.groups if g.index in in_processes})
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         places = run_paths(run)
         specs = {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
         in_processes = self._in_processes(plan)
@@ -121,11 +121,11 @@ class LocalExecutor:
             return min(host.memory().total_bytes // 4, max(512 * MIB, 128 * MIB * self.workers))
         budget = byte_size(given)
         if budget < MIB:
-            raise ValueError(f"LocalExecutor(memory_budget={given!r}): less than 1 MiB is of no use")
+            raise ValueError(f"LocalExecutor(memory_budget={given!r}): must be at least 1 MiB")
         return budget
 
     def _in_processes(self, plan: Plan) -> frozenset[int]:
-        """The groups that run in processes. With a single worker nothing is gained by them."""
+        """The groups that run in processes. A single worker gains nothing from them."""
         work = [g for g in plan.groups if not g.is_source]
         if self.substrate == "processes":
             return frozenset(g.index for g in work)
@@ -147,8 +147,8 @@ class LocalExecutor:
         threads = ThreadSubstrate(specs, places)
         if not in_processes:
             return threads
-        theirs = {i: s for i, s in specs.items() if i in in_processes}
-        processes = ProcessSubstrate(theirs, places, places.payloads)
+        process_specs = {i: s for i, s in specs.items() if i in in_processes}
+        processes = ProcessSubstrate(process_specs, places, places.payloads)
         return MixedSubstrate(threads, processes, in_processes)
 
     def _pools(self, plan: Plan, in_processes: frozenset[int]) -> list[Pool]:
@@ -170,7 +170,7 @@ class LocalExecutor:
         return pools
 
     def _pool_of(self, group: Group, size: int) -> Pool:
-        """Workers of a group's own. Those of an ``async`` stage wait most of the time, so they hold no core."""
+        """Dedicated workers of a group. Those of an ``async`` stage wait most of the time, so they reserve no core."""
         count = min(size, group.workers.most or size)
         if group.is_async:
             return Pool(frozenset({group.index}), count, reserved_cpus=0.0, in_flight=group.in_flight)

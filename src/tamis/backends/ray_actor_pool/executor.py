@@ -16,16 +16,16 @@ KEYS = ("runtime_env", "reserved_cpus", "reserved_gpus")
 
 
 class RayActorPoolExecutor(StreamingExecutor):
-    """Runs a pipeline on a Ray cluster one stage at a time: each has the whole cluster, then makes way for the next.
+    """Runs a pipeline on a Ray cluster one stage at a time, each on the whole cluster.
 
     The outputs of a stage are spilled to the run directory before the next one begins; the order in which tasks finish
     does not matter. For stages that must see everything before they start, and for models so large that only one fits.
 
     Args:
-        config: ``runtime_env`` for all workers; ``reserved_cpus`` and ``reserved_gpus`` to leave to others.
+        config: ``runtime_env`` for all workers; ``reserved_cpus`` and ``reserved_gpus`` to leave to other programs.
         ignore_head_node: Whether to keep the head node free of work.
-        show_progress: Whether to show how it gets on.
-        progress_interval: Seconds between two lines of progress where the output is no terminal.
+        show_progress: Whether to show progress.
+        progress_interval: Seconds between two lines of progress if the output is not a terminal.
         address: The cluster's address, as for :class:`~tamis.backends.streaming.StreamingExecutor`.
         retries: How often a task is tried again after its stage raised.
 
@@ -68,7 +68,7 @@ class RayActorPoolExecutor(StreamingExecutor):
         return "actor pools on Ray" + (f" at {self.address}" if self.address else "") + ", batch mode"
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         if not self.show_progress:
             run.observer = NoProgress()
         elif isinstance(run.observer, PlainProgress):

@@ -92,7 +92,7 @@ class RayDataEngine:
         context = before.copy()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
-        context.target_max_block_size = 1  # every row is a block of its own, so that it can go to any worker
+        context.target_max_block_size = 1  # every row is a separate block, so that it can go to any worker
         context.target_min_block_size = 1
         DataContext._set_current(context)
         try:
@@ -118,7 +118,7 @@ class RayDataEngine:
     def _keep_executor_of(self, dataset: Any) -> None:
         """Keep the object that executes the dataset: Ray Data itself exposes it only after the first block."""
         create = getattr(dataset, "_create_executor", None)
-        if create is None:  # another version of Ray: there a stopped run ends when its tasks do
+        if create is None:  # another version of Ray: there a stopped run ends once its tasks have ended
             return
 
         def kept() -> Any:
@@ -130,8 +130,8 @@ class RayDataEngine:
     def _mapped(self, dataset: Any, placement: RayDataPlacement, spec: OperatorSpec, place: int) -> Any:
         from ray.data import ActorPoolStrategy, TaskPoolStrategy
 
-        # Ray Data fuses neighbours with equal requests. The plan decides what runs in one worker, and other workers
-        # must be able to process the outputs of a task that makes many: so requests of neighbours differ a little.
+        # Ray Data fuses neighbours with equal requests, but the plan decides what runs in one worker, and several
+        # workers must be able to process the many outputs of one task. So requests of neighbours differ a little.
         cpus = max(placement.cpus - A_LITTLE_CPU * (place % 2), 0.0)
         options: dict[str, Any] = {"num_cpus": cpus, "batch_format": "pyarrow", "batch_size": 1}
         if placement.gpus:
@@ -217,8 +217,8 @@ def parcels_in(rows: pa.Table) -> Iterator[Parcel]:
 def _engine_error(error: Exception) -> Exception:
     """A short error for what went wrong in Ray itself, not in a stage."""
     lines = str(getattr(error, "cause", None) or error).strip().splitlines()
-    told = lines[-1] if lines else type(error).__name__
+    message = lines[-1] if lines else type(error).__name__
     died = "Died" in type(error).__name__ or "WorkerCrashed" in type(error).__name__ or "died" in str(error)
     if died:
-        return WorkerDiedError(f"a worker of Ray Data died: {told}")
-    return StageError(f"Ray Data failed: {type(error).__name__}: {told}")
+        return WorkerDiedError(f"a worker of Ray Data died: {message}")
+    return StageError(f"Ray Data failed: {type(error).__name__}: {message}")

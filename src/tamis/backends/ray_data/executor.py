@@ -41,17 +41,17 @@ SPEC_KEYS = {
 }
 """The keys of ``ray_stage_spec``. Fan-out and shuffles are known from the plan, so those keys change nothing."""
 
-OURS = ("compute", "max_calls", "num_cpus", "num_gpus")
-"""Keys that ``ray_remote_args`` must not have: stages have settings of their own for them."""
+RESERVED_REMOTE_ARGS = ("compute", "max_calls", "num_cpus", "num_gpus")
+"""Keys that ``ray_remote_args`` must not have: stages have other settings for them."""
 
 
 class RayDataExecutor:
     """Runs a pipeline on Ray Data.
 
-    A stage with a ``setup`` or ``teardown`` of its own, or with a GPU, runs in a pool of actors; others as Ray tasks.
+    A stage with a ``setup`` or ``teardown``, or with a GPU, runs in a pool of actors; others as Ray tasks.
 
     Args:
-        config: ``{"runtime_env": {...}}``: the Ray runtime environment of stages that have none of their own.
+        config: ``{"runtime_env": {...}}``: the Ray runtime environment of stages that have none.
         ignore_head_node: Whether to keep the head node free of work. ``CURATOR_IGNORE_RAY_HEAD_NODE=1`` does the same.
         fuse: Whether neighbouring stages may run in one worker, without data moving between them.
         retries: How often a task is tried again after its stage raised.
@@ -122,7 +122,7 @@ class RayDataExecutor:
             own = [self._placement(plan, g, card_gb, len(nodes)) for g in segment.groups]
             needs = [Need(names_of(plan, s.group), s.cpus, s.gpus, s.least) for s in own]
             check_gpus(needs, nodes, "Ray Data")
-            # Actors keep their cores to the end. Where tasks run too, some cores must be left for them.
+            # Actors keep their cores to the end. If tasks run too, some cores must be left for them.
             actors = [(s, n) for s, n in zip(own, needs, strict=True) if s.is_actor]
             for_tasks = max((s.cpus for s in own if not s.is_actor), default=0.0)
             for_tasks = min(for_tasks, largest, total / 2 if actors else total)
@@ -173,7 +173,7 @@ def _spec_of(plan: Plan, group: Group) -> dict[str, Any]:
         where = f"stage {vertex.name!r}, ray_stage_spec"
         check_settings(spec, SPEC_KEYS, where)
         for key in spec.get("ray_remote_args") or {}:
-            if key in OURS:
+            if key in RESERVED_REMOTE_ARGS:
                 raise PlanError(
                     f"{where}: ray_remote_args must not have {key!r}. Use Resources(...), num_workers or "
                     "max_calls_per_worker"

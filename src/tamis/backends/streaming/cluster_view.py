@@ -1,4 +1,4 @@
-"""The Ray cluster a run is on: connect to it or start one, and know which machines it has."""
+"""The Ray cluster of a run: connects to it or starts one, and lists its machines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _WATCH_S = 2.0
 
 
 class Cluster:
-    """A connection to a cluster. One that was there before is left as it was; one that was started here ends with it.
+    """A connection to a cluster. A cluster that was started here ends with the connection.
 
     Args:
-        address: The cluster's address; by default ``RAY_ADDRESS``, or a new one on this machine.
+        address: The cluster's address; by default ``RAY_ADDRESS``, or a new cluster on this machine.
         num_cpus, num_gpus: Cores and GPUs of a new cluster.
         object_store_bytes: Memory for objects of a new cluster.
         ignore_head_node: Whether to keep the head node free of work.
-        reserved: Cores and GPUs to leave to others.
+        reserved: Cores and GPUs to leave to other programs.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Cluster:
         threading.Thread(target=self._watch, name="tamis-watch-cluster", daemon=True).start()
 
     def nodes(self) -> list[Node]:
-        """The machines that may be given work, as they were a moment ago."""
+        """The machines that may be given work, as of a moment ago."""
         cpus, gpus = self._reserved
         found = []
         for node in sorted(self._listed, key=lambda n: -n["Resources"].get("CPU", 0.0)):
@@ -88,7 +88,7 @@ class Cluster:
         return found
 
     def measure_cards(self) -> None:
-        """Find out how much memory the GPUs have; needed where a stage asks for memory."""
+        """Find out how much memory the GPUs have; needed if a stage asks for GPU memory."""
         from tamis.backends.substrates.ray_worker import gpu_memory_of_this_node
 
         with_gpus = [n["NodeID"] for n in self._listed if n["Alive"] and n["Resources"].get("GPU")]
@@ -103,12 +103,12 @@ class Cluster:
             self._memory[node] = self._ray.get(answer, timeout=60)
 
     def cores(self, node: str) -> float:
-        """Cores a machine really has, where that is known: Ray may have been told of more."""
-        told = next((n for n in self._listed if n["NodeID"] == node), None)
-        if told is None:
+        """Cores that a machine really has, if that is known: Ray may be configured with more."""
+        listed = next((n for n in self._listed if n["NodeID"] == node), None)
+        if listed is None:
             return 0.0
-        cpus: float = told["Resources"].get("CPU", 0.0)
-        here = told["NodeManagerAddress"] == self._ray.util.get_node_ip_address()
+        cpus: float = listed["Resources"].get("CPU", 0.0)
+        here = listed["NodeManagerAddress"] == self._ray.util.get_node_ip_address()
         return min(cpus, self._usable_cores) if here else cpus
 
     def store_bytes(self) -> int:
@@ -116,7 +116,7 @@ class Cluster:
         return int(sum(n["Resources"].get("object_store_memory", 0) for n in self._listed if n["Alive"]))
 
     def close(self) -> None:
-        """Let go of the cluster; end it if it was started here. A second call changes nothing."""
+        """Disconnect, and end the cluster if it was started here. A second call does nothing."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -139,7 +139,7 @@ class Cluster:
 
     def _watch(self) -> None:
         while not self._closed.wait(_WATCH_S):
-            with contextlib.suppress(Exception):  # the cluster is unreachable for a moment, or has just been left
+            with contextlib.suppress(Exception):  # the cluster is unreachable for a moment, or just disconnected
                 self._listed = self._ray.nodes()
 
 
@@ -153,10 +153,10 @@ def load_ray() -> Any:
 
 
 def connect(ray: Any, address: str, *, log_to_driver: bool = True) -> None:
-    """Connect to a cluster that is there, or say why that cannot be."""
+    """Connect to a running cluster, or raise an error that says why not."""
     if address.startswith("ray://"):
         check_port_answers(address.removeprefix("ray://"))
-    else:  # Ray itself waits for ever where something else listens, and sends no token
+    else:  # Ray itself would wait forever if another program listens there, and sends no token
         address = check_cluster(address)
     try:
         with signals_kept(), _quiet():
@@ -169,17 +169,17 @@ def check_connected(ray: Any, address: str) -> None:
     """Refuse an address that is not that of the cluster this process is connected to."""
     if address in ("auto", "local") or address.startswith("ray://") or ray.util.client.ray.is_connected():
         return
-    there = ray.get_runtime_context().gcs_address
-    if not is_same_address(address, there):
+    connected = ray.get_runtime_context().gcs_address
+    if not is_same_address(address, connected):
         raise ClusterError(
-            f"this process is connected to the cluster at {there}, not to {address}. Leave the address out to use it, "
-            "or leave that cluster first: ray.shutdown()"
+            f"this process is connected to the cluster at {connected}, not to {address}. Leave the address out to use "
+            "it, or leave that cluster first: ray.shutdown()"
         )
 
 
 @contextlib.contextmanager
 def signals_kept() -> Iterator[None]:
-    """Keep who listens to signals: Ray would end the process at the first SIGTERM, where a run is to drain."""
+    """Keep the signal handlers: Ray's would end the process at the first SIGTERM, and the run could not drain."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -192,14 +192,14 @@ def signals_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Ray's greetings off the terminal while it starts; shown after all if it does not."""
-    with tempfile.TemporaryFile() as words:
+    """Keep Ray's output off the terminal while it starts; show it if the start fails."""
+    with tempfile.TemporaryFile() as output:
         kept, failed = {}, True
         for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-            if stream is not None:  # it is where the shell has closed it
+            if stream is not None:  # it is None if the shell has closed it
                 stream.flush()
                 kept[number] = os.dup(number)
-                os.dup2(words.fileno(), number)
+                os.dup2(output.fileno(), number)
         try:
             yield
             failed = False
@@ -208,5 +208,5 @@ def _quiet() -> Iterator[None]:
                 os.dup2(copy, number)
                 os.close(copy)
             if failed and sys.stderr is not None:
-                words.seek(0)
-                sys.stderr.write(words.read().decode(errors="replace"))
+                output.seek(0)
+                sys.stderr.write(output.read().decode(errors="replace"))

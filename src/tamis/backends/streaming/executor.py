@@ -1,4 +1,4 @@
-"""The streaming executor: the coordinator on the actors of a Ray cluster, balanced while it runs."""
+"""The streaming executor: the coordinator on the actors of a Ray cluster, with an autoscaler."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import weakref
 from typing import Any, Literal
 
-from tamis.backends.autoscaler import Autoscaler, is_staffed
+from tamis.backends.autoscaler import Autoscaler, has_dedicated_workers
 from tamis.backends.balance import Demand, Node, check_fits
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
 from tamis.backends.cluster_storage import share_storage
 from tamis.backends.contracts import Limits
-from tamis.backends.demand import at_the_same_time
+from tamis.backends.demand import concurrent_groups
 from tamis.backends.group_spec import GroupSpec
 from tamis.backends.streaming.cluster_view import Cluster, load_ray
 from tamis.backends.worker_registry import Pool, WorkerRegistry
@@ -28,15 +28,15 @@ STORE_SHARE = 0.4
 
 
 class StreamingExecutor:
-    """Runs a pipeline on a Ray cluster: all stages at the same time, with as many workers each as they need.
+    """Runs a pipeline on a Ray cluster: all stages at the same time, each with as many workers as it needs.
 
     Args:
         address: The cluster's address. By default the one this process is connected to, else ``RAY_ADDRESS``, else a
             new one on this machine that ends with the run.
-        execution_mode: ``"streaming"``, or ``"batch"``: one stage after the other, over the whole data, which is set
-            down in the run directory in between.
+        execution_mode: ``"streaming"``, or ``"batch"``: one stage after the other over the whole data, which is
+            spilled to the run directory in between.
         memory_budget: Memory for tasks between stages, in bytes or as ``"1GiB"``. By default 40 % of the cluster's
-            object stores, so that nothing has to be spilled to disk.
+            object stores, so that Ray does not spill to disk.
         retries: How often a task is tried again after its stage raised.
         fuse: Whether neighbouring CPU stages may run in one worker, without data moving between them.
         ignore_head_node: Whether to keep the head node free of work. ``CURATOR_IGNORE_RAY_HEAD_NODE=1`` does the same.
@@ -91,14 +91,14 @@ class StreamingExecutor:
         _check_runtime_envs(plan, self.runtime_env)
         cluster = self._connected(plan)
         try:
-            for together in at_the_same_time(plan):
+            for together in concurrent_groups(plan):
                 check_fits(cluster.nodes(), [_least(plan, g, cluster.nodes()) for g in together])
         except BaseException:
             self._leave()
             raise
 
     def execute(self, plan: Plan, run: Run) -> bool:
-        """Carry out the plan; return whether it came to its end."""
+        """Carry out the plan. Returns ``False`` if the user stopped it before its end."""
         try:
             return self._execute(plan, run, self._connected(plan))
         finally:
@@ -110,12 +110,14 @@ class StreamingExecutor:
         share_storage(load_ray(), plan, run)
         places = run_paths(run, workers_sync=True)
         work = [g for g in plan.groups if not g.is_source]
-        staffed = [g for g in work if is_staffed(g)]
-        shared = frozenset(g.index for g in work if not is_staffed(g))
-        pools = [Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in staffed]
+        dedicated = [g for g in work if has_dedicated_workers(g)]
+        shared = frozenset(g.index for g in work if not has_dedicated_workers(g))
+        pools = [
+            Pool(frozenset({g.index}), 0, reserved_cpus=g.resources.cpus, in_flight=g.in_flight) for g in dedicated
+        ]
         pools += [Pool(shared, 0)] if shared else []
-        envs = {g.index: g.runtime_env for g in staffed if g.runtime_env}
-        eager = frozenset(g.index for g in staffed)
+        envs = {g.index: g.runtime_env for g in dedicated if g.runtime_env}
+        eager = frozenset(g.index for g in dedicated)
         substrate = RaySubstrate(_specs(plan), places, eager, envs, self.runtime_env)
         nodes = cluster.nodes()
         registry = WorkerRegistry(substrate, pools, {n.id: n.cpus for n in nodes}, elastic=True)
@@ -133,7 +135,7 @@ class StreamingExecutor:
                 ignore_head_node=self.ignore_head_node,
                 reserved=(self.reserved_cpus, self.reserved_gpus),
             )
-            # A plan that was checked may be given up before it is carried out.
+            # A plan that was checked may never be carried out.
             weakref.finalize(self, self._cluster.close).atexit = False
         if any(g.resources.gpu_memory_gb for g in plan.groups):
             self._cluster.measure_cards()
@@ -149,16 +151,16 @@ def _specs(plan: Plan) -> dict[int, GroupSpec]:
     return {g.index: GroupSpec.of(plan, g) for g in plan.groups if not g.is_source}
 
 
-def _check_runtime_envs(plan: Plan, of_all: dict[str, Any] | None) -> None:
-    """Refuse runtime environments that Ray would refuse when the first worker is started."""
+def _check_runtime_envs(plan: Plan, of_executor: dict[str, Any] | None) -> None:
+    """Refuse runtime environments that Ray would refuse when the first worker starts."""
     from ray.runtime_env import RuntimeEnv
 
     of_stages = {f"stage {plan.vertices[g.entry].name!r}": g.runtime_env for g in plan.groups}
-    for whose, env in {"the executor": of_all, **of_stages}.items():
+    for whose, env in {"the executor": of_executor, **of_stages}.items():
         try:
             RuntimeEnv(**(env or {}))
         except (TypeError, ValueError) as error:
-            raise PlanError(f"the runtime_env of {whose} is none: {error}") from error
+            raise PlanError(f"invalid runtime_env for {whose}: {error}") from error
 
 
 def _least(plan: Plan, group: Group, nodes: list[Node]) -> Demand:

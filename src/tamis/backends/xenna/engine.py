@@ -1,9 +1,9 @@
 """cosmos-xenna as an engine: each group is a stage of a Xenna pipeline, and parcels are its samples.
 
-Xenna is built for a cluster of its own. To run it on any Ray cluster, three parts of it are replaced here: its monitor,
-which needs the dashboard, the state API and a core on every machine, by one that only checks whether to continue; its
-count of GPUs, which includes only those with a driver, by Ray's; and processes that outlive their actors are ended.
-The names used for this are private to Xenna; they are the same from version 0.3 to 0.5.
+Xenna expects a cluster that runs nothing else. To run it on any Ray cluster, two parts of it are replaced here: its
+monitor, which needs the dashboard, the state API and a core on every machine, by one that only checks whether to
+continue; and its count of GPUs, which includes only those with a driver, by Ray's. Processes that outlive their actors
+are ended. The names used for this are private to Xenna; they are the same from version 0.3 to 0.5.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class XennaPlacement:
         group: The group.
         cpus, gpus: What one worker requests from Xenna.
         workers: A fixed number of workers.
-        per_node: Or a number of workers on each machine.
+        per_node: Or a fixed number of workers on each machine.
         runtime_env: The runtime environment of their processes.
         settings: The ``xenna_stage_spec`` of the stages.
     """
@@ -197,13 +197,13 @@ class XennaEngine:
             (specs, "make_actor_pool_stage_from_stage_spec", stage_with_params),
         ]
         before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
-        for module, name, ours in replaced:
-            setattr(module, name, ours)
+        for module, name, replacement in replaced:
+            setattr(module, name, replacement)
         try:
             yield
         finally:
-            for module, name, theirs in before:
-                setattr(module, name, theirs)
+            for module, name, original in before:
+                setattr(module, name, original)
 
     def _fill_up(self, counted: Any) -> bool:
         """Correct Xenna's count; returns whether some GPUs are logical: known to Ray, but without a device."""
@@ -228,18 +228,18 @@ def _engine_error(error: Exception) -> Exception:
     if isinstance(error, TamisError):
         return error
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
+    message = lines[0] if lines else type(error).__name__
     chain: list[BaseException] = [error]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 10:
         chain.append(before)
     if any("ActorDied" in type(e).__name__ or "WorkerCrashed" in type(e).__name__ for e in chain):
-        return WorkerDiedError(f"a worker died, and this version of cosmos-xenna fails then: {told}")
-    if told.startswith("Unable to allocate"):
+        return WorkerDiedError(f"a worker died, and this version of cosmos-xenna fails then: {message}")
+    if message.startswith("Unable to allocate"):
         return ResourceError(
-            f"cosmos-xenna keeps a worker of every stage at the same time and has no room for them: {told}. Give "
+            f"cosmos-xenna keeps a worker of every stage at the same time and has no room for them: {message}. Give "
             "shares of a card that fit on one card together, Resources(gpus=0.5), or fewer workers"
         )
-    return StageError(f"cosmos-xenna failed: {type(error).__name__}: {told}")
+    return StageError(f"cosmos-xenna failed: {type(error).__name__}: {message}")
 
 
 __all__ = ["XennaEngine", "XennaPlacement"]

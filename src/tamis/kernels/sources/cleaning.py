@@ -29,16 +29,16 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
     """Change texts. Returns the size of all new texts; -1 if nothing changes.
 
     Args:
-        letters: What is searched for or put before a text, one after the other.
-        numbers: For lines and for a slice, see there; for a label: its size.
-        words: For lines, see there.
-        made: As large as all texts together (with their labels), and some more.
+        letters: The bytes to search for or to put before a text, concatenated.
+        numbers: For lines and slices, see their functions; for a label, its size.
+        words: For lines, see their function.
+        made: Room for all texts together (with their labels) and some more.
     """
     written = 0
-    is_copied = False  # nothing is before a text changes
+    is_copied = False  # nothing is copied before the first change
     ends[0] = 0
     for row in range(row_count):
-        if operation == _QUOTED and row + _AHEAD < row_count:  # of whose texts little is read but the beginning
+        if operation == _QUOTED and row + _AHEAD < row_count:  # which reads little more than the beginning of a text
             for line in range(0, _BEGINNING, 64):
                 prefetch(texts, offsets[row + _AHEAD] + line)
         start = offsets[row]
@@ -74,7 +74,7 @@ def kernel(texts, offsets, row_count, readable, operation, letters, numbers, wor
         if changed < 0:
             if not is_copied:
                 continue
-            changed = copy(target, 0, text, 0, size)  # now, while it is in the cache of the processor
+            changed = copy(target, 0, text, 0, size)  # now, while it is in the processor's cache
         if not is_copied:
             is_copied = True
             written = copy_exactly(made, 0, texts, offsets[0], start)

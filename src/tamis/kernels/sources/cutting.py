@@ -190,9 +190,9 @@ def is_listed(text, at, size, listed, numbers, keys):
 
 @helper
 def remove_lines(text, size, target, listed, numbers, keys):
-    """Leave out the lines that are listed.
+    """Leave out the listed lines.
 
-    A line of a certain size lies between two newlines at that distance, which are found for 64 places at a time. So few
+    A line of a given size lies between two newlines at that distance, which are found for 64 places at a time. So few
     lines have to be compared, unless there are very many sizes.
 
     ``numbers``: how many lines are listed; how many sizes they have, 0 if too many or too large; where each line begins
@@ -308,7 +308,7 @@ def find_last(text, size, needle, needle_size):
 
 @helper
 def place_of(text, size, characters):
-    """The byte at which the character of a number begins, as Python counts: from the end if negative."""
+    """The byte at which the character with this index begins; as in Python, negative ones count from the end."""
     if characters < 0:
         at = 0
         while at < size:
@@ -336,7 +336,7 @@ def place_of(text, size, characters):
 def keep_slice(text, size, target, needles, numbers):
     """Keep a part.
 
-    ``numbers``: for the left and the right end what it is given by (0 nothing, 1 a number, 2 a text), the number or the
+    ``numbers``: for the left and the right end how it is given (0 not at all, 1 a number, 2 a text), the number or the
     size of the text, and whether the text belongs to the part; then whether to strip it. Both texts are in ``needles``.
     """
     left, right = 0, size

@@ -29,14 +29,14 @@ def low_bytes(text, start, length):
 
 @helper
 def piece_hash(text, start, length):
-    """64 bits that tell the bytes of a piece from any other's."""
+    """A hash of a piece with 64 bits."""
     end = start + length
     state = K2
     if length <= 8:
         first = low_bytes(text, start, length) if length > 0 else uint64(0)
         last = uint64(0)
     else:
-        # The last sixteen bytes are read as they lie, though some may have been read before.
+        # The last sixteen bytes are read together, though some may have been read before.
         at = start
         while at + 16 < end:
             state = mix(state ^ load64(text, at), K0) + mix(load64(text, at + 8) ^ K3, state)

@@ -1,8 +1,7 @@
 """The kernel of the heuristic filters: scores texts and applies a chain of checks to them, all in one pass.
 
-A check is ``numerator / denominator``, two of :mod:`tamis.kernels.measures`, with bounds. A text that fails one is
-done: what only later checks would need is never computed. Words, lines and so on are found once, when a check first
-needs them.
+A check is ``numerator / denominator``, two of :mod:`tamis.kernels.measures`, with bounds. After a text fails a check,
+nothing more is computed for it. Words, lines and so on are found once, when a check first needs them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _CLASSES, _WORDS, _LINES, _PARAGRAPHS, _POLICIES, _URLS, _NGRAMS, _ELLIPSES = 1,
 
 @helper
 def part_of(measure):
-    """What has to be computed for a measure, beside the first pass."""
+    """What has to be computed for a measure, in addition to the first pass."""
     if measure < DIGITS:
         return 0
     if measure <= WORDS:
@@ -79,15 +78,15 @@ def kernel(
     failed,
     needed,
 ):
-    """Check texts. Returns the row to continue with when there is more scratch memory; the number of rows at the end.
+    """Check texts. Returns the row to continue with once there is more scratch memory, or the number of rows.
 
     Args:
         operands: For each check its numerator and denominator; -1 where there is none.
-        parameters: For each check: the score if the denominator is zero, the highest score there is, the lowest and
-            highest score that are kept, and 1 if the rest is kept instead.
-        ngrams: For each n of n-grams that are wanted, in ascending order: the n, and whether the most frequent one is.
-            Their numbers are ``MEASURES`` and up: characters of the most frequent one, then those of repeated ones.
-        scores: For each check and each row the score, as far as the row got.
+        parameters: For each check: the score if the denominator is zero, the highest possible score, the lowest and
+            highest score that are kept, and 1 if the other scores are kept instead.
+        ngrams: For each requested n, in ascending order: n, and whether the most frequent n-gram is wanted. Their
+            measures are ``MEASURES`` and up: characters of the most frequent one, then those of repeated ones.
+        scores: For each check and each row the score, up to the check that the row failed.
         failed: For each row the check that it failed; -1 if it failed none.
     """
     counts = as_ints(scratch, 0)
@@ -113,7 +112,7 @@ def kernel(
         continued, newlines = as_words(scratch, maps + 2 * bitmap), as_words(scratch, maps + 3 * bitmap)
         continued_before = as_ints(scratch, maps + 4 * bitmap)
         is_ascii = scan(text, size, spaces, letters, continued, newlines, counts)
-        # Where the rest goes is known when the words have been counted.
+        # The layout of the rest depends on the number of words.
         after_maps = at
         words = 0
         table = as_words(scratch, at)
@@ -134,7 +133,7 @@ def kernel(
                 room, _ = table_size(words if ngram_count > 0 else 0)
                 line_room, _ = table_size(counts[NEWLINES] + 1)
                 at = after_maps + max(16 * room, 8 * line_room)
-                # Eight numbers for each word; four where n-grams are not asked for.
+                # Eight numbers for each word; four if no n-grams are wanted.
                 end = at + 8 * ((8 if ngram_count > 0 else 4) * words + 9)
                 if end > scratch_bytes:
                     needed[0] = end

@@ -1,6 +1,6 @@
-"""The kernel that counts what JSON lines hold without parsing them: keys, strings, nulls, lists.
+"""The kernel that counts keys, strings, nulls and lists of JSON lines without parsing them.
 
-Every quote that is not escaped opens or closes a string, in turn; a string is a key when a colon follows.
+Quotes that are not escaped open and close strings, in turn; a string is a key if a colon follows.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def is_whole_pair(data, size, at):
 
 @helper
 def is_deeper(opens, closes, level, most_levels):
-    """Whether the nesting in 64 bytes, of which some open a list or object and some close one, passes a level."""
+    """Whether the lists and objects in 64 bytes are nested deeper than a level."""
     both = opens | closes
     while both != uint64(0):
         bit = both & (~both + uint64(1))
@@ -98,7 +98,7 @@ def is_deeper(opens, closes, level, most_levels):
 
 @helper
 def mark_key(data, start, end, seen):
-    """Set the bit of a key among 65,536, so that the bits tell about how many different keys there are."""
+    """Set the bit of a key among 65,536; the number of bits set is roughly the number of different keys."""
     value = uint64(end - start)
     for i in range(start, end):
         value = (value ^ uint64(data[i])) * K0
@@ -107,15 +107,14 @@ def mark_key(data, start, end, seen):
 
 
 def kernel(data, size, names, name_ends, name_count, most_levels, tail, counts, seen):
-    """Count. Returns 1; 0 if the quotes of a line do not come in pairs, lists and objects are nested too deeply, or it
-    cannot be told which keys have one of the names.
+    """Count. Returns 1, or 0 if it cannot: quotes without a partner, too deep nesting, escaped keys that may match.
 
     Args:
-        names: If there are any, only these keys count, and only strings that are their values. In ascending order.
-        most_levels: Levels of nesting that are allowed.
-        tail: Room for the last bytes, after which it is safe to read.
+        names: If given, only these keys count, and only strings that are their values. In ascending order.
+        most_levels: The deepest nesting that is allowed.
+        tail: Room for a copy of the last bytes, beyond which it is safe to read.
         counts: The results.
-        seen: Bits for the keys, those of other names too.
+        seen: Bits for all keys, including those of other names.
     """
     for i in range(6):
         counts[i] = 0
@@ -146,7 +145,7 @@ def kernel(data, size, names, name_ends, name_count, most_levels, tail, counts, 
                 halves &= halves - uint64(1)
                 if not is_escaped(data, place) and not is_whole_pair(data, size, place):
                     counts[LONE_SURROGATES] += 1
-        # Bit by bit, whether an odd number of quotes came up to there.
+        # For each bit, whether the number of quotes up to it is odd.
         strings = quotes
         for shift in (1, 2, 4, 8, 16, 32):
             strings ^= strings << uint64(shift)

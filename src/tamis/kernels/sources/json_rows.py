@@ -1,7 +1,7 @@
 """The kernel that parses JSON lines whose values are strings, numbers, true, false or null, straight into columns.
 
-It is strict: whatever is not such a line, or has a key that is not expected, makes it give up on the whole block, which
-then goes to a parser that knows everything. Numbers are checked and copied as they are written.
+It is strict: any other line, or an unexpected key, makes it give up on the whole block, which then goes to a general
+parser. Numbers are checked and copied as they are written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def after_space(text, at):
 
 @helper
 def hex_digits(text, at):
-    """The number that four hexadecimal digits make; -1 if they are none."""
+    """The value of four hexadecimal digits; -1 if they are not digits."""
     value = int64(0)
     for i in range(4):
         byte = int64(text[at + i])
@@ -53,7 +53,7 @@ def hex_digits(text, at):
 
 @helper
 def write_character(out, used, code_point):
-    """Write a character as UTF-8; returns how many bytes are used then."""
+    """Write a character as UTF-8; returns how many bytes are used afterwards."""
     if code_point < 0x80:
         out[used] = uint8(code_point)
         return used + 1
@@ -112,7 +112,7 @@ def copy_character(text, at, out, used):
 
 @helper
 def copy_string(text, at, out, used):
-    """Copy what follows an opening quote, unescaped. Returns where it ends (-1: it is broken) and the bytes used."""
+    """Copy a string from its opening quote on, unescaped. Returns where it ends (-1 if broken) and the bytes used."""
     while True:
         stops = _stops(text, at)
         copied = at  # up to here, and 64 bytes beyond
@@ -154,7 +154,7 @@ def after_digits(text, at):
 
 @helper
 def number_end(text, at):
-    """Where a number ends, and its kind; -1 for what is not a number, or has more digits than fit."""
+    """Where a number ends, and its kind; -1 if it is not a number or has too many digits."""
     start = at + 1 if text[at] == 45 else at
     end = after_digits(text, start)
     if end == start or (text[start] == 48 and end > start + 1):
@@ -194,7 +194,7 @@ def word_end(text, at):
 
 @helper
 def is_key(text, start, keys, key_ends, key):
-    """Whether a key stands at a place, with its closing quote."""
+    """Whether a key is at a place, with its closing quote."""
     begin = key_ends[key - 1] if key > 0 else 0
     length = key_ends[key] - begin
     for i in range(length):
@@ -205,7 +205,7 @@ def is_key(text, start, keys, key_ends, key):
 
 @helper
 def find_key(text, start, keys, key_ends, key_count, likely):
-    """The number of the key at a place; -1 if it is not one of them."""
+    """The number of the key at a place; -1 if it is not one of the keys."""
     if likely < key_count and is_key(text, start, keys, key_ends, likely):
         return likely
     for key in range(key_count):
@@ -215,12 +215,12 @@ def find_key(text, start, keys, key_ends, key_count, likely):
 
 
 def kernel(text, size, first_row, most_rows, keys, key_ends, wanted, key_count, values, used, offsets, validity, kinds):
-    """Parse whole lines. Returns the number of rows there are then; -1 if a line is not of the kind it knows.
+    """Parse whole lines. Returns the number of rows afterwards; -1 if a line is of another kind.
 
     Args:
-        text: Lines, the last with its newline, and 64 bytes more that may be read.
-        keys: One after the other; ``key_ends`` says where each ends.
-        wanted: For each key, whether its values are.
+        text: Lines, the last with its newline, and 64 more bytes that may be read.
+        keys: The keys, concatenated; ``key_ends`` says where each ends.
+        wanted: For each key, whether its values are wanted.
         values: For each key the bytes of its values, with room for those of the whole text.
         used: For each key the bytes of its values so far.
         validity: For each key and row 1, or 0 for null.

@@ -1,4 +1,4 @@
-"""The kernel that writes rows as JSON lines: texts are escaped on the way, other values come as JSON already."""
+"""The kernel that writes rows as JSON lines: it escapes texts; other values are given as JSON."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write_escape(out, at, byte):
 
 @helper
 def write_text(out, written, text, begin, end, readable, scratch):
-    """Write a text in quotes; returns the place after it. Of the text's memory ``readable`` bytes may be read."""
+    """Write a text in quotes; returns the place after it. ``readable`` bytes of the text's memory may be read."""
     out[written] = _QUOTE
     written += 1
     at = begin
@@ -108,9 +108,9 @@ def kernel(
     capacity,
     next_row,
 ):
-    """Write rows as long as there is room. Returns the bytes written; if not even one fits, the room it needs.
+    """Write rows while there is room. Returns the bytes written, or the room that the first row needs.
 
-    ``validity`` is a byte per row, or no address where no value is null.
+    ``validity`` is a byte per row, or no address if no value is null.
     """
     written = 0
     row = first_row

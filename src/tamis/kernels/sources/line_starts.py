@@ -1,4 +1,4 @@
-"""The kernel that finds where lines begin that hold more than white space."""
+"""The kernel that finds the beginnings of lines that hold more than white space."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _blanks = any_of(" \t\r\n")
 
 
 def kernel(data, size, first, tail, starts, room, next_byte):
-    """Find the starts of lines, as long as there is room. Returns how many.
+    """Find the starts of lines while there is room. Returns how many.
 
     Args:
-        first: A byte at which a line begins, where to start.
-        tail: Room for the last bytes, after which it is safe to read.
+        first: Where to start: a byte at which a line begins.
+        tail: Room for a copy of the last bytes, beyond which it is safe to read.
         starts: The results.
-        next_byte: Where to continue when there is more room; the size of the data at the end.
+        next_byte: Where to continue once there is more room; the size of the data at the end.
     """
     tail_start = max(size - PADDING, first)
     for i in range(2 * PADDING):

@@ -1,4 +1,4 @@
-"""The lines and paragraphs of a text: what they begin and end with, and which were there before."""
+"""The lines and paragraphs of a text: what they begin and end with, and which occurred before."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DOT, _OPEN, _CLOSE, _SQUARE_OPEN, _SQUARE_CLOSE = 46, 40, 41, 91, 93
 
 @helper
 def table_size(entries):
-    """A power of two that is at least twice the number of entries, and 64 less its exponent."""
+    """A power of two that is at least twice the number of entries, and 64 minus its exponent."""
     size, shift = 64, 58
     while size < 2 * entries:
         size *= 2
@@ -45,7 +45,7 @@ def table_size(entries):
 
 @helper
 def is_new(table, size, shift, value):
-    """Put a hash into a table; whether it was not there before."""
+    """Put a hash into a table; returns whether it is new."""
     value |= uint64(1)  # zero stands for an empty place
     place = int64(value >> uint64(shift))
     while table[place] != uint64(0) and table[place] != value:
@@ -70,7 +70,7 @@ def first_not_space(spaces, start, end):
 
 @helper
 def after_last_not_space(spaces, end):
-    """Behind the last byte before a position that is not white space. There is one."""
+    """The position after the last byte before ``end`` that is not white space, which must exist."""
     word = (end - 1) >> 6
     others = ~spaces[word] & (FULL >> uint64(63 - ((end - 1) & 63)))
     while others == uint64(0):
@@ -81,7 +81,7 @@ def after_last_not_space(spaces, end):
 
 @helper
 def is_read_more(text, at):
-    """Whether the nine bytes from there on are "read more", in upper or lower case."""
+    """Whether the nine bytes at a place are "read more", in upper or lower case."""
     return (
         text[at] | 32 == 114  # r
         and text[at + 1] | 32 == 101  # e
@@ -181,7 +181,7 @@ def find_lines(text, size, is_ascii, blocks, flags, spaces, continued, newlines,
 
 @helper
 def find_paragraphs(text, size, is_ascii, continued, newlines, continued_before, counts, table):
-    """Count the paragraphs, which are what lies between pairs of newlines, and may be empty."""
+    """Count the paragraphs: the parts between pairs of newlines, which may be empty."""
     places, shift = table_size(counts[NEWLINES] + 1)
     for place in range(places):
         table[place] = uint64(0)

@@ -1,7 +1,7 @@
-"""The kernel that says which texts contain one of some short strings of bytes.
+"""The kernel that finds the texts that contain one of some short strings of bytes.
 
-All texts are read as one run of bytes, 64 at a time: for each string, which of the 64 places may be its beginning is
-found byte by byte, the rarest first, until none is left.
+All texts are read as one run of bytes, 64 at a time: for each string, the places among the 64 that may be its beginning
+are narrowed down byte by byte, the rarest byte first, until none is left.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _white = byte_mask((0, 32))
 
 @helper
 def matching_places(block, at, letters, letter):
-    """Which of 64 places may begin a needle, as far as one of its bytes tells."""
+    """Which of 64 places may begin a needle, given one of its bytes."""
     here = 4 * letter
     return between_mask(block, at + int64(letters[here]), letters[here + 1], letters[here + 2], letters[here + 3])
 
 
 @helper
 def allowed_places(block, at, where):
-    """The places where needles are looked for at all, which are few in most texts."""
+    """The places where needles are looked for, which are few in most texts."""
     if where == NEAR_DIGITS:
         return ~uint64(0) if _digits(block, at) | _digits(block, at + 64) != uint64(0) else uint64(0)
     if where == IN_LONG_WORDS:
@@ -44,9 +44,9 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
     """Mark the texts that contain a needle. Returns how many do.
 
     Args:
-        letters: For each byte that is compared: its place in the needle, bits to set first, the lowest byte that is
-            right, and how much above it one may be.
-        sizes: For each needle how long it is, and where its bytes end in ``letters``. It has two at least.
+        letters: For each byte that is compared: its place in the needle, bits to set first, the lowest byte that
+            matches, and how many more bytes match.
+        sizes: For each needle its length, and where its bytes end in ``letters``. It has at least two.
         where: At which places needles are looked for: see :mod:`tamis.kernels.operations`.
         scratch: At least three times :data:`PADDING`.
     """
@@ -54,7 +54,7 @@ def kernel(texts, offsets, row_count, readable, letters, sizes, needle_count, wh
     block = as_bytes(texts, 0)
     shift = 0
     at = begin
-    row = 0  # the one that the byte ``at`` is in
+    row = 0  # the row that the byte ``at`` is in
     count = 0
     while at < end:
         if shift == 0 and at + PADDING > readable:

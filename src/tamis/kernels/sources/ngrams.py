@@ -1,9 +1,9 @@
-"""The n-grams of a text: the most frequent one, and those that were there before.
+"""The n-grams of a text: the most frequent one, and those that occurred before.
 
-The hash of a short n-gram is that of a shorter one with the hashes of more words mixed in. That of a long n-gram is
-computed in the same time whatever n is (Karp and Rabin, 1987): from the hashes of all words up to its end and of those
-before it. A longer n-gram can repeat only where the one of its first n words does. So the places where n-grams repeat
-are kept from one n to the next larger one, and there are few of them.
+The hash of a short n-gram is the hash of a shorter one with the hashes of more words mixed in. The hash of a long
+n-gram takes the same time for any n (Karp and Rabin, 1987): it is computed from the hash of all words up to its end and
+the hash of those before it. A longer n-gram can repeat only where its first n words do. So the places where n-grams
+repeat are kept from one n to the next larger one, and there are few of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COUNT = uint64(0xFFFFFFFF)
 
 @helper
 def is_same(text, at, other, length):
-    """Whether as many bytes at a place of the text are those of another."""
+    """Whether the bytes at two places of the text are equal."""
     i = 0
     while i + 8 <= length:
         if load64(text, at + i) != load64(other, i):
@@ -43,7 +43,7 @@ def is_same(text, at, other, length):
 
 @helper
 def occurrences(text, size, wanted, length):
-    """How often a text is in the text, as ``str.count`` counts."""
+    """How often a part occurs in the text, as ``str.count`` counts."""
     first, middle, last = uint8(wanted[0]), uint8(wanted[length // 2]), uint8(wanted[length - 1])
     found = at = last_end = 0
     while at + length <= size:
@@ -64,7 +64,7 @@ def occurrences(text, size, wanted, length):
 
 @helper
 def removed_characters(text, size, first, n, edges, before, pattern):
-    """The characters that go when an n-gram, written with single spaces, is removed from the text."""
+    """The characters that are lost if an n-gram, written with single spaces, is removed from the text."""
     length = 0
     for word in range(first, first + n):
         if word > first:
@@ -78,7 +78,7 @@ def removed_characters(text, size, first, n, edges, before, pattern):
 
 @helper
 def remainder_of_product(one, other):
-    """The product of two numbers below the prime, divided by the prime: what is left."""
+    """The product of two numbers below the prime, modulo the prime."""
     low, high = one * other, multiply_high(one, other)
     folded = (low & _PRIME) + ((low >> uint64(61)) | (high << uint64(3)))
     return folded - _PRIME if folded >= _PRIME else folded
@@ -86,7 +86,7 @@ def remainder_of_product(one, other):
 
 @helper
 def hash_prefixes(hashes, words, prefixes):
-    """For each number of words, a hash of the first ones: a polynomial, whose coefficients are the words' hashes."""
+    """The hash of the first n words, for every n: a polynomial whose coefficients are the words' hashes."""
     value = uint64(0)
     prefixes[0] = value
     for word in range(words):
@@ -132,7 +132,7 @@ def hash_more(n, smaller, places, begins, hashes, active, ngrams):
 
 @helper
 def hash_long(n, places, begins, is_first, prefixes, active, ngrams):
-    """The hashes of long n-grams: that of all words up to the end of one, without those before it."""
+    """The hashes of long n-grams: the hash of all words up to its end, minus the hash of those before it."""
     power = power_of_base(n)
     for j in range(places):
         i = j if is_first else active[j]
@@ -162,10 +162,10 @@ def find_ngrams(
     counts,
     result,
 ):
-    """Count in the n-grams of one n, given a smaller n and the number of places left from that (0 and -1: all).
+    """Count the n-grams of one n, given a smaller n and the number of places where its n-grams repeat (0 and -1: all).
 
-    The counts go to ``counts[result]`` (characters of the most frequent one) and the place after that (characters of
-    those that were there before). Returns the number of places where n-grams of n words repeat.
+    The counts go to ``counts[result]`` (characters of the most frequent one) and the place after it (characters of
+    those that occurred before). Returns the number of places where n-grams of n words repeat.
     """
     words = counts[WORDS]
     begins = words - n + 1

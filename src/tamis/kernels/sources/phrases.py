@@ -17,7 +17,7 @@ _SLASH, _PERCENT = 47, 37
 
 @helper
 def is_phrase(text, at, phrases, start, length):
-    """Whether a phrase, which is in lower case, is at a place of the text in upper or lower case."""
+    """Whether a phrase in lower case is at a place of the text, in any case."""
     for i in range(length):
         byte = text[at + i]
         if 65 <= byte <= 90:
@@ -72,7 +72,7 @@ def count_ellipses(text, size, counts):
 def with_plain_kelvin(text, size, spare):
     """Copy the text with "k" for the Kelvin sign, the one character beyond ASCII whose lower case is in a phrase.
 
-    Gives the size of the copy; 0 if there is no Kelvin sign and so no copy.
+    Returns the size of the copy; 0 if there is no Kelvin sign and so no copy.
     """
     found = False
     at = 0
@@ -112,7 +112,7 @@ def any_phrase(text, begin, end, phrases, phrase_ends, first, last):
 def count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, anchor_count, spare, counts):
     """How many paragraphs hold a phrase; all of them if one holds "lorem ipsum".
 
-    The phrases begin with anchors, one of which is in every other phrase; "lorem ipsum" is the first that is none.
+    The first phrases are anchors: every later phrase contains one. "lorem ipsum" comes right after the anchors.
     """
     counts[POLICY_PARAGRAPHS] = 0
     body = text
@@ -123,7 +123,7 @@ def count_policies(text, size, is_ascii, phrases, phrase_ends, phrase_count, anc
     if not any_phrase(body, 0, size, phrases, phrase_ends, 0, anchor_count):
         return
     if any_phrase(body, 0, size, phrases, phrase_ends, anchor_count, anchor_count + 1):
-        # The phrase has no newline in it, so that it is in one paragraph.
+        # The phrase has no newline, so it is in one paragraph.
         counts[POLICY_PARAGRAPHS] = counts[PARAGRAPHS]
         return
     if not any_phrase(body, 0, size, phrases, phrase_ends, anchor_count + 1, phrase_count):

@@ -1,4 +1,4 @@
-"""What kernels are built from: pointers, 64 bytes at a time, and the bits of a word.
+"""The building blocks of kernels: pointers, operations on 64 bytes at a time, and bits of a word.
 
 Text is read 64 bytes at a time: comparing them gives a mask of 64 bits, one per byte, and the bits of a mask are then
 walked with :func:`trailing_zeros`. That is several times faster than a loop over bytes, on any processor.
@@ -69,7 +69,7 @@ _POINTERS = {"uint8": BYTES, "uint64": WORDS, "int64": INTS, "float64": FLOATS}
 
 
 def compiled_for(signature: Signature, function: Callable[..., Any]) -> Any:
-    """A kernel, compiled by Numba. Of several arrays it gets the address of their addresses."""
+    """A kernel, compiled by Numba. For a sequence of arrays it gets the address of their addresses."""
     arguments = [
         types.int64 if isinstance(item, Number) else INTS if isinstance(item, Arrays) else _POINTERS[item.dtype]
         for item in signature.parameters.values()
@@ -97,7 +97,7 @@ def _between(builder: Any, block: Any, low: int, high: int) -> Any:
 
 
 def byte_mask(*ranges: tuple[int, int]) -> Callable[..., Any]:
-    """A function ``(bytes, index)`` that says which of the 64 bytes from there on are in one of the ranges."""
+    """A function ``(bytes, index)``: which of the 64 bytes from the index on are in one of the ranges."""
 
     @intrinsic
     def mask(typing_context: Any, pointer: Any, index: Any) -> Any:
@@ -137,7 +137,7 @@ def equal_mask(typing_context: Any, pointer: Any, index: Any, byte: Any) -> Any:
 
 @intrinsic
 def folded_mask(typing_context: Any, pointer: Any, index: Any, byte: Any) -> Any:
-    """Which of the 64 bytes from an index on equal a byte once bit 5, which makes letters small, is set in both."""
+    """Which of the 64 bytes from an index on equal a byte, ignoring the case: once bit 5 is set in both."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block = builder.or_(_block(builder, arguments[0], arguments[1]), _same(32))
@@ -174,7 +174,7 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
 
 @intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Have the processor fetch the memory around an index, before it is read. It need not exist."""
+    """Prefetch the memory around an index, which need not exist."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(32)

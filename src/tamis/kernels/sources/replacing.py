@@ -1,7 +1,7 @@
 """Replaces and removes characters of a text.
 
-Each function reads a text, writes the new one and returns its size; -1 if the text stays as it is, and what was written
-then means nothing. At most :data:`PADDING` bytes after the text are read, and as many after the new one overwritten.
+Each function reads a text, writes the new one and returns its size; -1 if the text stays as it is (then what was
+written is undefined). Up to :data:`PADDING` bytes are read after the text, and overwritten after the new one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def copy(target, at, source, begin, end):
 
 @helper
 def copy_exactly(target, at, source, begin, end):
-    """The same, but nothing after them is read or written."""
+    """Copy bytes without reading or writing anything after them."""
     size = end - begin
     whole = size & ~63
     copy(target, at, source, begin, begin + whole)
@@ -142,7 +142,7 @@ def normalize_newlines(text, size, target):
 
 @helper
 def crlf_run(text, at, size):
-    """Where three newlines of Windows follow one another, from a place on; the size if nowhere."""
+    """The first place with three Windows newlines in a row, from a place on; the size if there is none."""
     while at < size:
         found = _returns(text, at)
         while found != uint64(0):
@@ -177,7 +177,7 @@ def space_at(text, at):
 
 @helper
 def url_begin(text, colon, least):
-    """Where the address begins whose ``://`` is at a place; -1 if there is none."""
+    """The beginning of the address whose ``://`` is at a place; -1 if there is none."""
     at = colon
     if at > least and text[at - 1] | 32 == 115:  # 's'
         at -= 1
@@ -294,7 +294,7 @@ def collapse_blanks(text, size, target):
 
 @helper
 def with_label(text, size, target, label, label_size):
-    """The label, a space, and the text with spaces for newlines and for what looks like a label."""
+    """The label, a space, and the text with spaces in place of newlines and of what looks like a label."""
     for i in range(label_size):
         target[i] = label[i]
     target[label_size] = 32

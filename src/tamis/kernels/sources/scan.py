@@ -44,8 +44,7 @@ _beginnings = byte_mask((0xC0, 0xFF))
 def character(text, at):
     """The character of more than one byte that begins at a byte, and how many bytes it has.
 
-    Bytes that are not UTF-8 (Parquet files may hold any) become some character of Unicode: tables have no place for
-    others.
+    Bytes that are not UTF-8 (Parquet files may hold any) become some character of Unicode, so that it is in the table.
     """
     lead = int64(text[at])
     second = int64(text[at + 1]) & 63
@@ -60,7 +59,7 @@ def character(text, at):
 
 @helper
 def flags_of(blocks, flags, code_point):
-    """What the table of characters says of a character."""
+    """The bits of a character in the table of characters."""
     return int64(flags[(int64(blocks[code_point >> 8]) << 8) | (code_point & 255)])
 
 
@@ -75,7 +74,7 @@ def set_bits(bits, at, count):
 
 @helper
 def scan(text, size, spaces, letters, continued, newlines, counts):
-    """Fill the bitmaps of a text as far as ASCII goes, and count its characters; whether it is plain ASCII."""
+    """Fill the bitmaps of a text for ASCII, and count its characters; returns whether it is plain ASCII."""
     words = (size + 63) >> 6
     plain = digits = white = parentheses = lines = following = signs = 0
     others = uint64(0)

@@ -1,8 +1,8 @@
 """The kernel that finds lines that may need repair: with a sequence of characters, an entity or a misplaced mark.
 
-The sequences are patterns, in each place of which one of some characters stands. All patterns are followed at once:
-each place has a bit, and a character has a mask of the places where it may stand (the "shift-and" method; Baeza-Yates
-and Gonnet, 1992). Plain ASCII is skipped 64 bytes at a time.
+A pattern is a sequence of sets of characters. All patterns are followed at once: each place of a pattern has a bit, and
+a character has a mask of the places where it matches (the "shift-and" method; Baeza-Yates and Gonnet, 1992). Plain
+ASCII is skipped 64 bytes at a time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def is_entity(text, at, size):
 
 @helper
 def back(text, at, characters):
-    """Where the character begins that is so many before a place; the begin of the line if that comes first."""
+    """Where the character that many before a place begins; at most back to the beginning of the line."""
     while characters > 0 and at > 0 and text[at - 1] != 10:
         at -= 1
         while at > 0 and text[at] & 0xC0 == 0x80:
@@ -75,7 +75,7 @@ def back(text, at, characters):
 
 @helper
 def follow(text, at, event, size, kinds, masks, bits, blocks, values, marks):
-    """Follow the patterns from a character on, past the event: what is left to look at, and whether one was found."""
+    """Follow the patterns from a character on, past the event; returns where to continue, and whether one was found."""
     low, high = uint64(0), uint64(0)
     first_low, first_high = bits[0], bits[1]
     if at == 0 or text[at - 1] == 10:
@@ -94,7 +94,7 @@ def follow(text, at, event, size, kinds, masks, bits, blocks, values, marks):
                 if value == _OUT_OF_ORDER or (value != 0 and order > value):
                     return at, True
         order = value
-        # One kind for all beyond the first 65,536: these stand wherever any character may.
+        # All characters beyond the first 65,536 have one kind, which matches wherever any of them may.
         kind = int64(kinds[min(code_point, 0x10000)]) * 2
         high = ((high << uint64(1)) | (low >> uint64(63)) | first_high) & masks[kind + 1]
         low = ((low << uint64(1)) | first_low) & masks[kind]
@@ -103,11 +103,11 @@ def follow(text, at, event, size, kinds, masks, bits, blocks, values, marks):
             return at, True
         at += length
         if byte >= 0x80:
-            rest = at  # ASCII is looked at again: there may be an entity in it
+            rest = at  # ASCII is searched again, since it may contain an entity
         elif byte == 10:
             break
         elif at > event and ((low & ~bits[6]) | (high & ~bits[7])) == uint64(0):
-            break  # what has begun is found again from its beginning
+            break  # a pattern that has begun is found again from its beginning
     return rest, False
 
 
@@ -131,17 +131,17 @@ def kernel(
     room,
     next_row,
 ):
-    """Find lines. Returns how many; ``next_row`` is where to continue when there is more room.
+    """Find lines. Returns how many; ``next_row`` is where to continue once there is more room.
 
     Args:
         kinds: The kind of each of the first 65,536 characters, and of all others together.
-        masks: For each kind two words: the places in patterns where it may stand.
+        masks: For each kind two words: the places in patterns where it matches.
         bits: Two words each: places that begin a pattern; those that do so only at the beginning of a line; those that
-            end one; those from which nothing but ASCII leads back to the beginning.
+            end one; those before which the pattern has only ASCII.
         context: How many characters before one that is not ASCII may belong to a pattern.
         entities: 1 if they count, 2 if they count up to the first line with a "<", 0 if not.
-        longest_line: In bytes. A text with a longer one, if not all ASCII, is given as a whole.
-        found: Four numbers for each line: row, begin, end (-1 for a whole text), whether a "<" stands before the end.
+        longest_line: In bytes. A text with a longer one, if not all ASCII, is returned as a whole.
+        found: Four numbers for each line: row, begin, end (-1 for a whole text), whether a "<" is before the end.
     """
     count = 0
     for row in range(first_row, row_count):

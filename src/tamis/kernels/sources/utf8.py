@@ -24,7 +24,7 @@ _f4, _not_after_f4 = byte_mask((0xF4, 0xF4)), byte_mask((0x90, 0xBF))
 
 @helper
 def is_utf8(text, begin, end):
-    """Whether the bytes of a text are UTF-8 as Unicode defines it: no surrogates, nothing longer than need be."""
+    """Whether the bytes of a text are UTF-8 as Unicode defines it: no surrogates, no overlong forms."""
     at = begin
     awaited = uint64(0)  # where in the next 64 bytes continuations of a character before them have to be
     while at < end:

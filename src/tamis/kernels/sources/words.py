@@ -1,4 +1,4 @@
-"""The words of a text: where they are, a hash of each, and what kinds there are."""
+"""The words of a text: their places, hashes and kinds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_words(text, size, is_ascii, spaces, continued, continued_before, vocabu
             value = low_bytes(text, start, length)
             hashes[i] = mix(value ^ K2, K1 + uint64(length) * K3)
             slot = int64((value * multiplier) >> uint64(59))
-            # A word that ends in NUL has the same number as without it, and is not the same.
+            # A word that ends in NUL has the same number as without the NUL, but is another word.
             is_known = vocabulary[1 + slot] == value and text[end - 1] != 0
             kind = int64(vocabulary[33 + slot]) if is_known else 0
             common += kind & COMMON
