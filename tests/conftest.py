@@ -4,8 +4,12 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("TAMIS_KERNELS", "wait")
+
+settings.register_profile("no deadline", deadline=None)  # how long a test takes depends on what else the machine does
+settings.load_profile("no deadline")
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
