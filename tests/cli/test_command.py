@@ -219,6 +219,19 @@ def test_runs_are_listed_and_scratch_of_ended_ones_is_removed(folder: Path) -> N
     assert "nothing to remove" in call(folder, "runs", "clean", "--yes").stdout
 
 
+def test_scratch_that_is_kept_elsewhere_is_removed_with_its_run(folder: Path) -> None:
+    stages = "  - GlobalShuffle\n  - ownstages:fail\n"
+    (folder / "recipe.yaml").write_text(RECIPE.replace("  - JsonlWriter", f"{stages}  - JsonlWriter"))
+    done = call(folder, "run", "recipe.yaml", "--quiet", "--scratch", "between")
+    assert (done.returncode, "too tired" in done.stderr) == (1, True)
+    assert [path for path in (folder / "between").rglob("*") if path.is_file()] != []
+    (run,) = json.loads(call(folder, "runs", "--json").stdout)
+    assert run["scratch_bytes"] > 0
+    assert call(folder, "runs", "clean", "--yes").returncode == 0
+    assert list((folder / "between").iterdir()) == []
+    assert json.loads(call(folder, "runs", "--json").stdout)[0]["scratch_bytes"] == 0
+
+
 def test_old_runs_are_removed_as_a_whole_if_asked(folder: Path) -> None:
     old, new = made_run(folder, "old", "done"), made_run(folder, "new", "failed")
     running = made_run(folder, "busy", None, pid=os.getpid())

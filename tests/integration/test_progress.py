@@ -60,3 +60,21 @@ def test_progress_moves_within_a_task(tmp_path: Path, substrate: Any, batches: s
     result = pipeline.run(executor, run_dir=str(tmp_path / "run"), progress=Fractions(shown))
     assert result.stage(type(reader).__name__).tasks_in == 1
     assert (result.rows, shown.exists()) == (400, True)
+
+
+def test_progress_moves_within_a_task_in_the_calling_thread(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"text": random.Random(n).randbytes(400).hex()}) + "\n" for n in range(400))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+
+    @processing_stage(name="waits")
+    def waits(task: DocumentBatch) -> DocumentBatch:
+        time.sleep(0.15)  # progress is not shown more often
+        return task
+
+    reader = JsonlReader(str(tmp_path / "a.jsonl.gz"), blocksize="40kB")
+    shown = tmp_path / "shown"
+    result = Pipeline("p", stages=[reader, waits]).run(
+        LocalExecutor(workers=0), run_dir=str(tmp_path / "run"), progress=Fractions(shown)
+    )
+    assert result.stage("JsonlReader").tasks_in == 1
+    assert (result.rows, shown.exists()) == (400, True)

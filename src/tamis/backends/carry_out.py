@@ -9,6 +9,7 @@ from tamis.backends.contracts import Limits, Manager
 from tamis.backends.coordinator import Coordinator
 from tamis.backends.group_spec import RunPaths
 from tamis.backends.substrates.base import Substrate
+from tamis.backends.substrates.inline import InlineSubstrate
 from tamis.backends.worker_registry import WorkerRegistry
 from tamis.errors import PlanError
 from tamis.plan import Plan
@@ -55,6 +56,8 @@ def carry_out(
     run.stats = coordinator.books.stats
     if not isinstance(run.observer, NoProgress):
         _measure_input(plan, coordinator, places.scratch)
+    if isinstance(substrate, InlineSubstrate):
+        substrate.show_with(coordinator.show)
     run.observer.start(coordinator.snapshot())
     state = "failed"
     try:

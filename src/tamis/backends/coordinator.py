@@ -123,7 +123,7 @@ class Coordinator:
             self._dispatcher.kill_overdue()
             for event in self._substrate.poll(POLL_S):
                 self._on(event)
-            self._show()
+            self.show()
         if self.scheduler.draining:
             self.books.flush()
             return False
@@ -175,7 +175,8 @@ class Coordinator:
         """Show a message to the user."""
         self.books.tell(text)
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Show the state of the run, if it was not shown a moment ago."""
         now = self._substrate.now()
         if self._watcher and now - self._shown >= POLL_S:
             self._shown = now

@@ -16,7 +16,7 @@ from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.outcome import Failure, Outcome, failure_of
 from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
-from tamis.backends.running_stage import RunningStage
+from tamis.backends.running_stage import Marker
 from tamis.backends.stage_calls import calls_of, results_of
 from tamis.backends.task_records import TaskRecords
 from tamis.errors import PlanError
@@ -57,7 +57,7 @@ class GroupRunner:
         spec: GroupSpec,
         worker: WorkerMetadata,
         places: RunPaths,
-        marker: RunningStage | None = None,
+        marker: Marker | None = None,
         loop: WorkerLoop | None = None,
     ) -> None:
         self._spec, self._worker, self._marker, self._loop = spec, worker, marker, loop or WorkerLoop()

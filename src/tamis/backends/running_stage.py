@@ -9,10 +9,18 @@ import mmap
 import os
 import struct
 from pathlib import Path
+from typing import Protocol
 
-__all__ = ["RunningStage"]
+__all__ = ["Marker", "RunningStage"]
 
 _NOTE = struct.Struct("<qq")  # the vertex plus one, so that zero means none yet; the bytes
+
+
+class Marker(Protocol):
+    """Where a worker notes how far it is."""
+
+    def note(self, vertex: int, processed: int = 0) -> None:
+        """Note which vertex is running now, and how many bytes of the task's input are processed."""
 
 
 class RunningStage:

@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
             write(plan)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
-    settings = recipe.run
-    result = pipeline.run(executor, run_dir=settings.run_dir, progress=progress, drop_ledger=settings.drop_ledger)
+    own = {name: getattr(recipe.run, name) for name in ("run_dir", "scratch", "drop_ledger")}
+    result = pipeline.run(executor, progress=progress, **own)
     if arguments.json:
         print_json({**result.summary.to_dict(), "run_dir": str(result.run_dir)})
     elif not arguments.quiet:
@@ -59,6 +59,7 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "address": arguments.address,
         "workers": arguments.workers,
         "run_dir": getattr(arguments, "run_dir", None),
+        "scratch": getattr(arguments, "scratch", None),
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}

@@ -70,6 +70,7 @@ class RunSettings:
         memory_budget: Memory for tasks between stages: bytes, or a text such as ``1GiB``.
         retries: Times a task that fails is tried again.
         run_dir: The run directory.
+        scratch: Where data between stages is kept: a directory or an address such as ``s3://bucket/tmp``.
         drop_ledger: Whether to record in the run directory which rows were dropped, and why.
     """
 
@@ -82,6 +83,7 @@ class RunSettings:
     memory_budget: int | str | None = None
     retries: int | None = None
     run_dir: str | None = None
+    scratch: str | None = None
     drop_ledger: bool = True
 
     def __post_init__(self) -> None:
@@ -102,7 +104,7 @@ class RunSettings:
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
             raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
-        others = ("executor", "run_dir", "drop_ledger")  # not for the executor
+        others = ("executor", "run_dir", "scratch", "drop_ledger")  # not for the executor
         given = {name: value for name, value in asdict(self).items() if value is not None and name not in others}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]

@@ -7,7 +7,7 @@ ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
-scratch/        data between stages, unless that is kept elsewhere; removed when the run is done
+scratch/        data between stages, unless scratch.txt says where else it is kept; removed when the run is done
 run.lock        which process uses the directory; removed when the run ends
 """
 
@@ -20,7 +20,6 @@ import json
 import os
 import pickle
 import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,9 +30,12 @@ from tamis.errors import DataError, PlanError, redacted
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
 from tamis.stages.io.locks import Lock, acquire
-from tamis.stages.io.paths import absolute, cannot_write, filesystem, is_local, join, make_directory, path_text
+from tamis.stages.io.paths import absolute, cannot_write, is_local, join, make_directory, path_text, remove_directory
 from tamis.tasks import Task
 from tamis.tasks.storage import check_trusted, read_task, write_whole
+
+SCRATCH_NOTE = "scratch.txt"
+"""The file that says where data between stages is kept, if elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class RunDirectory:
         """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address."""
         self.scratch = join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}")
         make_directory(self.scratch)
+        if redacted(self.scratch) == self.scratch:  # an address with a password in it is not written down
+            self.write_text(SCRATCH_NOTE, self.scratch)
         if is_local(self.scratch):
             self.payloads = os.path.join(self.scratch, "payloads")
 
@@ -157,13 +161,10 @@ class RunDirectory:
     def remove_scratch(self) -> None:
         """Free the space of data between stages."""
         for place in {os.path.join(self.path, "scratch"), self.scratch}:
-            if is_local(place):
-                shutil.rmtree(place, ignore_errors=True)
-            elif self.keeper is None:
-                fs, inner = filesystem(place)
-                fs.invalidate_cache()
-                with contextlib.suppress(FileNotFoundError):
-                    fs.rm(inner, recursive=True)
+            if is_local(place) or self.keeper is None:
+                remove_directory(place)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(self.path, SCRATCH_NOTE))
         self.keeper = None
 
     def output_tasks(self) -> Iterator[Task[Any]]:

@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from tamis.runs.directory import SCRATCH_NOTE
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES
 from tamis.stages.io.locks import is_running
+from tamis.stages.io.paths import base_name, directory_bytes, remove_directory
 
 RUNNING: Final = "running"
 """The state of a run whose process is still there."""
@@ -37,8 +39,8 @@ class PastRun:
         state: As in :class:`tamis.runs.stats.RunSummary`; :data:`RUNNING` or :data:`KILLED` if there is no summary.
         started: When, as ISO 8601 in UTC; empty when not known.
         rows: Rows written; ``None`` when not known.
-        nbytes: What the directory takes on disk, in bytes.
-        scratch_bytes: How much of that is data between stages, which only a running run needs.
+        nbytes: What the run takes on disk, in bytes.
+        scratch_bytes: How much of that is data between stages, here or elsewhere, which only a running run needs.
         changed: When something in the directory last changed, in seconds since 1970.
     """
 
@@ -54,13 +56,21 @@ class PastRun:
         """Remove the data between stages; returns how many bytes that frees. Nothing is removed from a running run."""
         if _state(self.path)[0] in (RUNNING, DONE, DONE_WITH_FAILURES):
             return 0
+        self._remove_scratch_elsewhere()
         shutil.rmtree(os.path.join(self.path, "scratch"), ignore_errors=True)
         return self.scratch_bytes
+
+    def _remove_scratch_elsewhere(self) -> None:
+        elsewhere = _scratch_elsewhere(self.path)
+        if elsewhere:
+            remove_directory(elsewhere)
+            os.remove(os.path.join(self.path, SCRATCH_NOTE))
 
     def remove(self) -> int:
         """Remove the whole directory, unless the run is running; returns how many bytes that frees."""
         if _state(self.path)[0] == RUNNING:
             return 0
+        self._remove_scratch_elsewhere()
         shutil.rmtree(self.path)
         return self.nbytes
 
@@ -85,15 +95,27 @@ def _past_run(path: str) -> PastRun:
     sizes = list(_files(path))
     scratch = os.path.join(path, "scratch") + os.sep
     changed = max((mtime for _, _, mtime in sizes), default=os.path.getmtime(path))
+    elsewhere = _scratch_elsewhere(path)
+    away = directory_bytes(elsewhere) if elsewhere else 0
     return PastRun(
         path,
         state,
         started or _moment(os.path.getmtime(path)),
         rows,
-        sum(size for _, size, _ in sizes),
-        sum(size for name, size, _ in sizes if name.startswith(scratch)),
+        sum(size for _, size, _ in sizes) + away,
+        sum(size for name, size, _ in sizes if name.startswith(scratch)) + away,
         changed,
     )
+
+
+def _scratch_elsewhere(path: str) -> str:
+    """Where a run keeps data between stages, if not in its own directory."""
+    try:
+        place = Path(path, SCRATCH_NOTE).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    # Only a folder that was made for this run is ever removed.
+    return place if base_name(place).startswith(f"{os.path.basename(path)}-") else ""
 
 
 def _state(path: str) -> tuple[str, str, int | None]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tamis.backends.async_calls import WorkerLoop
 from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import GroupRunner
-from tamis.backends.running_stage import RunningStage
+from tamis.backends.running_stage import Marker
 from tamis.backends.substrates.base import Done, Event
 from tamis.stages.base import WorkerMetadata
 from tamis.tasks import Task
@@ -37,7 +39,7 @@ class WorkerRunners:
         places: RunPaths,
         worker_id: str,
         gpu_ids: tuple[int, ...] = (),
-        marker: RunningStage | None = None,
+        marker: Marker | None = None,
     ) -> None:
         self._specs, self._places, self._marker = specs, places, marker
         self._worker = WorkerMetadata(worker_id, places.scratch, gpu_ids)
@@ -68,6 +70,21 @@ class WorkerRunners:
             await runner.close_async()
 
 
+class _InlineNote(Marker):
+    """How far the running task is, in the memory of the process."""
+
+    def __init__(self) -> None:
+        self.processed = 0
+        self.show: Callable[[], None] | None = None
+
+    def note(self, vertex: int, processed: int = 0) -> None:
+        """Note which vertex is running now, and how many bytes of the task's input are processed."""
+        self.processed = processed
+        if self.show is not None:
+            with contextlib.suppress(Exception):  # not the fault of the stage; the loop shows it again, and raises
+                self.show()
+
+
 class InlineSubstrate:
     """Runs an assignment when it is submitted, in the thread that submits it.
 
@@ -84,7 +101,8 @@ class InlineSubstrate:
     volatile: ClassVar[bool] = False
 
     def __init__(self, specs: dict[int, GroupSpec], places: RunPaths, run: Run) -> None:
-        self._runners, self._run = WorkerRunners(specs, places, "inline"), run
+        self._note = _InlineNote()
+        self._runners, self._run = WorkerRunners(specs, places, "inline", marker=self._note), run
         self._events: list[Event] = []
         self._awaited: set[asyncio.Task[None]] = set()
 
@@ -129,8 +147,12 @@ class InlineSubstrate:
         """Nothing to kill."""
 
     def processed_bytes(self, worker: int) -> int:
-        """Not known to the driver, which is the worker itself."""
-        return 0
+        """What has been noted."""
+        return self._note.processed
+
+    def show_with(self, show: Callable[[], None]) -> None:
+        """Call this whenever the running task has got further: the loop that shows progress waits for it."""
+        self._note.show = show
 
     def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import re
+import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -179,6 +180,26 @@ def make_directory(path: str, storage_options: dict[str, Any] | None = None) -> 
         fs, inner = filesystem(path, storage_options)
         with writing(path):
             fs.makedirs(inner, exist_ok=True)
+
+
+def remove_directory(path: str) -> None:
+    """Remove a directory and what is in it. It may be gone already."""
+    if is_local(path):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    fs, inner = filesystem(path)
+    fs.invalidate_cache()
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm(inner, recursive=True)
+
+
+def directory_bytes(path: str) -> int:
+    """The size of all files below a directory; 0 if it is not there or cannot be reached."""
+    try:
+        fs, inner = filesystem(path)
+        return int(fs.du(inner)) if fs.exists(inner) else 0
+    except (OSError, TamisError):
+        return 0
 
 
 def open_read(path: str, storage_options: dict[str, Any] | None = None) -> BinaryIO:
