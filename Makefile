@@ -8,16 +8,19 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pure-Python benchmarks of a test run are not worth more than the machine has.
 JOBS ?= 2
 
-.PHONY: quickstart test check lint format bench wheel clean
+.PHONY: quickstart test test-all check lint format bench wheel clean
 
 quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, write a report.
 	@$(BIN)/tamis quickstart
 
 test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not exhaustive"
+
+test-all: $(VENV)/.dev lint  ## The same with every combination of executor and pipeline.
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 check: $(VENV)/.dev lint  ## The same without Ray and without slow tests: for every few minutes of work.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not ray and not slow"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not ray and not slow and not exhaustive"
 
 lint: $(VENV)/.dev  ## Formatting, style, types.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'."; exit 1; }

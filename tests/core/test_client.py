@@ -342,7 +342,9 @@ BUSY = f"""
 def test_a_script_that_is_killed_leaves_no_process() -> None:
     running = script(f"{BUSY}    input()\n    import time; time.sleep(600)")
     assert running.stdout is not None
-    leader, _, files = running.stdout.readline().split()
+    said = running.stdout.readline().split()
+    assert len(said) == 3, running.communicate(timeout=60)
+    leader, _, files = said
     assert {"raylet", "gcs_server", "sleep"} <= set(in_session(int(leader)))
     running.kill()
     running.communicate(timeout=30)
@@ -365,6 +367,7 @@ def test_after_stop_the_script_goes_on_as_before() -> None:
     print(ray.is_initialized(), os.environ.get("RAY_ADDRESS"), client.address)
     """
     out, err = script(code).communicate(timeout=120)
+    assert len(out.splitlines()) == 2, err
     first, second = out.splitlines()
     assert second == "False None None", err
     assert in_session(int(first.split()[0])) == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from parity_pipelines import PIPELINES, Result, run_on, with_gpu, without_gpu, write_input
@@ -57,10 +59,19 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return find
 
 
-@pytest.mark.parametrize("name", sorted(PIPELINES))
-@pytest.mark.parametrize("executor", EXECUTORS)
+MANY_KINDS = ("batches", "branch", "failing-rows", "shuffle")
+"""Pipelines that together have all kinds of stages: enough for executors that share their worker with another one."""
+
+
+def combinations() -> Iterator[Any]:
+    for executor, name in itertools.product(EXECUTORS, sorted(PIPELINES)):
+        is_one_of_many = executor not in ("local-threads", "local-processes", "streaming") and name not in MANY_KINDS
+        yield pytest.param(executor, name, marks=[pytest.mark.exhaustive] if is_one_of_many else [])
+
+
+@pytest.mark.parametrize(("executor", "name"), [*combinations()])
 def test_every_executor_gives_the_same(
-    name: str, executor: str, source: Path, expected: Callable[[str, Executor], Result], tmp_path: Path
+    executor: str, name: str, source: Path, expected: Callable[[str, Executor], Result], tmp_path: Path
 ) -> None:
     ours = EXECUTORS[executor]()
     assert run_on(ours, PIPELINES[name], source, tmp_path) == expected(name, ours)
@@ -74,7 +85,7 @@ def test_a_stage_with_a_gpu_gives_the_same_as_without(
     assert run_on(ours, with_gpu, source, tmp_path) == expected("gpu", ours)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", ["local-threads", "local-processes", "streaming", "ray-data", "xenna"])
 def test_no_input_gives_no_output(executor: str, tmp_path: Path) -> None:
     found = run_on(EXECUTORS[executor](), PIPELINES["map"], write_input(tmp_path / "in", rows=0), tmp_path)
     assert (found.files, found.outputs, found.drops) == ({}, [], [])

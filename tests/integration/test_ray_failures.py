@@ -170,7 +170,14 @@ def test_a_task_that_always_hangs_is_set_aside(source: Path, tmp_path: Path, not
 # -- a stage cannot be set up ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("where", "workers"), [("setup", None), ("setup", 2), ("setup_on_node", None)])
+EVERY_SETUP = [
+    ("setup", None),
+    pytest.param("setup", 2, marks=pytest.mark.exhaustive),
+    pytest.param("setup_on_node", None, marks=pytest.mark.exhaustive),
+]
+
+
+@pytest.mark.parametrize(("where", "workers"), EVERY_SETUP)
 def test_a_set_up_that_fails_once_is_tried_again(
     source: Path, tmp_path: Path, notes: Path, where: str, workers: int | None
 ) -> None:
@@ -179,7 +186,7 @@ def test_a_set_up_that_fails_once_is_tried_again(
     as_if_nothing_had_happened(found, source, tmp_path, FailsToSetUp())
 
 
-@pytest.mark.parametrize(("where", "workers"), [("setup", None), ("setup", 2), ("setup_on_node", None)])
+@pytest.mark.parametrize(("where", "workers"), EVERY_SETUP)
 def test_a_set_up_that_always_fails_ends_the_run_with_its_cause(
     source: Path, tmp_path: Path, notes: Path, where: str, workers: int | None
 ) -> None:

@@ -114,7 +114,10 @@ def test_the_folder_is_hidden(machines: None, private: Path) -> None:
     assert ray.get(look.remote()) == []
 
 
-@pytest.mark.parametrize("executor", [StreamingExecutor, RayDataExecutor, XennaExecutor])
+@pytest.mark.parametrize(
+    "executor",
+    [StreamingExecutor, RayDataExecutor, pytest.param(XennaExecutor, marks=pytest.mark.exhaustive)],
+)
 def test_a_run_gives_the_same_as_on_one_machine(machines: None, private: Path, source: Path, executor: Any) -> None:
     chosen = stages(source)
     if executor is not StreamingExecutor:  # these start new workers after each barrier, which takes long

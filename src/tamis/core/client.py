@@ -189,9 +189,11 @@ class RayClient:
             try:
                 self._start_node(self._head_options(), f":{self.ray_port}")
                 return
-            except ClusterError:
-                # Two scripts that start at the same time may choose the same port.
-                if not left or all(is_free(p) for p in self._own_ports() if isinstance(p, DefaultPort)):
+            except ClusterError as error:
+                # Two scripts that start at the same time may choose the same port. On a busy machine Ray itself gives
+                # up after 30 seconds.
+                is_taken = not all(is_free(p) for p in self._own_ports() if isinstance(p, DefaultPort))
+                if not left or not (is_taken or "timed out during startup" in str(error)):
                     raise
 
     def _start_node(self, options: list[str], address: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array, text_array
@@ -85,13 +86,10 @@ class RowNames:
         firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         piece = np.empty(len(parents), np.int64)
         piece[by_parent] = np.arange(len(parents)) - firsts[parents[by_parent]]
-        is_divided = (counts[parents] > 1).tolist()
-        before = [""] * len(parents) if taken.parts is None else [part or "" for part in taken.parts.to_pylist()]
-        parts = [
-            f"{earlier}/{number}" if divided else earlier or None
-            for earlier, number, divided in zip(before, piece.tolist(), is_divided, strict=True)
-        ]
-        return RowNames(taken.sources, taken.positions, taken.codes, pa.array(parts, pa.string()))
+        earlier = taken._parts_or_empty()
+        numbered = pc.binary_join_element_wise(earlier, arrow_array(piece).cast(pa.string()), "/")
+        parts = pc.if_else(arrow_array(counts[parents] > 1), numbered, earlier)
+        return RowNames(taken.sources, taken.positions, taken.codes, _empty_as_null(parts))
 
     def joined(self, firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> RowNames:
         """The names of rows that are several of these each: the first one's name, and how many more there are.
@@ -106,12 +104,14 @@ class RowNames:
         taken = self.take(firsts)
         if not len(counts) or counts.max() <= 1:
             return taken
-        before = [""] * len(firsts) if taken.parts is None else [part or "" for part in taken.parts.to_pylist()]
-        parts = []
-        for part, count in zip(before, counts.tolist(), strict=True):
-            is_piece = count > 1 and part.endswith("/0")
-            parts.append((part[:-2] if is_piece else f"{part}+{count - 1}" if count > 1 else part) or None)
-        return RowNames(taken.sources, taken.positions, taken.codes, pa.array(parts, pa.string()))
+        part, is_joined = taken._parts_or_empty(), arrow_array(counts > 1)
+        counted = pc.binary_join_element_wise(part, arrow_array(counts - 1).cast(pa.string()), "+")
+        whole = pc.utf8_slice_codeunits(part, 0, -2)  # of a row whose first piece this is
+        parts = pc.if_else(is_joined, pc.if_else(pc.ends_with(part, "/0"), whole, counted), part)
+        return RowNames(taken.sources, taken.positions, taken.codes, _empty_as_null(parts))
+
+    def _parts_or_empty(self) -> pa.Array:
+        return pa.repeat("", len(self)) if self.parts is None else pc.fill_null(self.parts, "")
 
     @classmethod
     def concat(cls, pieces: Sequence[RowNames]) -> RowNames:
@@ -194,7 +194,7 @@ def missing_rows(before: RowNames, after: Sequence[RowNames]) -> NDArray[np.int6
     [0, 2]
     """
     made = RowNames.concat([before, *after])
-    if made.parts is not None:
+    if before.parts is not None:
         texts = made.to_texts()
         present = {prefix for text in texts[len(before) :] for prefix in _prefixes(text)}
         return np.array([row for row, text in enumerate(texts[: len(before)]) if text not in present], np.int64)
@@ -210,6 +210,10 @@ def _prefixes(name: str) -> Iterator[str]:
     while (cut := name.rfind("/")) > base:
         name = name[:cut]
         yield name
+
+
+def _empty_as_null(parts: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(parts, ""), pa.scalar(None, pa.string()), parts)
 
 
 def _one_array(column: Any) -> pa.Array:
