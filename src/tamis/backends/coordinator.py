@@ -99,6 +99,11 @@ class Coordinator:
         return self.scheduler.held_bytes
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run began."""
+        return self._substrate.now() - self._began
+
+    @property
     def reserved_bytes(self) -> int:
         """Memory that is kept free for the outputs of running tasks."""
         return self._dispatcher.reserved_bytes
@@ -152,7 +157,7 @@ class Coordinator:
         if total is None and self.scheduler.exhausted():
             total = self.books.weight_fed
         return Snapshot(
-            elapsed_s=self._substrate.now() - self._began,
+            elapsed_s=self.elapsed_s,
             stages=self.books.stats,
             fraction=self.books.fraction(total, self._running_bytes() if total else 0),
             held_bytes=self.held_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import logging
@@ -429,7 +430,7 @@ def _own_task(task: Task[Any]) -> Task[Any]:
 
 def _own_copy(stage: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any]:
     """A copy for one worker, which may keep state on it; what cannot be copied is shared."""
-    try:
-        return copy.deepcopy(stage)
-    except Exception:  # noqa: BLE001 - locks, connections and the like raise whatever they like
-        return copy.copy(stage)
+    for make in (copy.deepcopy, copy.copy):
+        with contextlib.suppress(Exception):  # locks, connections and the like raise whatever they like
+            return make(stage)
+    return stage

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array, text_array
@@ -82,6 +81,8 @@ class RowNames:
         counts = np.bincount(parents, minlength=len(self))
         if not len(parents) or counts.max() <= 1:
             return taken
+        import pyarrow.compute as pc
+
         by_parent = np.argsort(parents, kind="stable")
         firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         piece = np.empty(len(parents), np.int64)
@@ -104,6 +105,8 @@ class RowNames:
         taken = self.take(firsts)
         if not len(counts) or counts.max() <= 1:
             return taken
+        import pyarrow.compute as pc
+
         part, is_joined = taken._parts_or_empty(), arrow_array(counts > 1)
         counted = pc.binary_join_element_wise(part, arrow_array(counts - 1).cast(pa.string()), "+")
         whole = pc.utf8_slice_codeunits(part, 0, -2)  # of a row whose first piece this is
@@ -111,7 +114,7 @@ class RowNames:
         return RowNames(taken.sources, taken.positions, taken.codes, _empty_as_null(parts))
 
     def _parts_or_empty(self) -> pa.Array:
-        return pa.repeat("", len(self)) if self.parts is None else pc.fill_null(self.parts, "")
+        return pa.repeat("", len(self)) if self.parts is None else self.parts.fill_null("")
 
     @classmethod
     def concat(cls, pieces: Sequence[RowNames]) -> RowNames:
@@ -213,6 +216,8 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 def _empty_as_null(parts: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
     return pc.if_else(pc.equal(parts, ""), pa.scalar(None, pa.string()), parts)
 
 

@@ -6,9 +6,10 @@ from typing import Literal
 
 from tamis.backends.base import Run
 from tamis.backends.carry_out import carry_out, run_paths
-from tamis.backends.contracts import Limits
+from tamis.backends.contracts import Limits, Manager
 from tamis.backends.group_spec import GroupSpec, RunPaths, set_up_on_node
 from tamis.backends.local.cards import CardManager, Cards, place_on_cards
+from tamis.backends.local.thread_limit import FEWEST_THREADS, ThreadLimit
 from tamis.backends.substrates.base import Substrate
 from tamis.backends.substrates.inline import InlineSubstrate
 from tamis.backends.substrates.mixed import MixedSubstrate
@@ -100,15 +101,39 @@ class LocalExecutor:
                 'scratch="memory://..." is in the memory of one process, and some stages run in others. '
                 'Use LocalExecutor(substrate="threads"), or another scratch'
             )
-        substrate = self._substrate(specs, places, in_processes, run)
+        on_threads = [plan.groups[i] for i in specs if i not in in_processes]
+        may_move = self._may_move(plan, on_threads, specs, places)
+        movable = frozenset(g.index for g in on_threads) if may_move else frozenset()
+        substrate = self._substrate(specs, places, in_processes, movable, run)
         for spec in specs.values():
             set_up_on_node(spec, NodeInfo(), WorkerMetadata(scratch=places.scratch))
         cpus = max(1, self.workers)
         registry = WorkerRegistry(substrate, self._pools(plan, in_processes), {"": cpus})
         limits = Limits(cpus, self.memory_budget, self.retries)
         cards = self._cards(plan)
-        manager = CardManager(plan, registry, cards) if cards else None
+        manager: Manager | None = CardManager(plan, registry, cards) if cards else None
+        if movable and not cards and isinstance(substrate, MixedSubstrate):
+            manager = ThreadLimit(registry, substrate, next(g.index for g in on_threads if not g.workers))
         return carry_out(plan, run, substrate, registry, limits, places, manager)
+
+    def _may_move(self, plan: Plan, on_threads: list[Group], specs: dict[int, GroupSpec], places: RunPaths) -> bool:
+        """Whether threads may be replaced by processes.
+
+        They may if the groups are given tasks that name data and do not hold it, which travel at no cost.
+        """
+        if self.substrate != "auto" or self.workers <= FEWEST_THREADS:
+            return False
+        if all(g.workers for g in on_threads) or any(g.is_async for g in on_threads):
+            return False
+        if protocol(places.scratch) == "memory":
+            return False
+        if not all(g.inputs and all(plan.groups[before].is_source for before in g.inputs) for g in on_threads):
+            return False
+        try:
+            pickled_stages({g.index: specs[g.index] for g in on_threads})
+        except PlanError:
+            return False  # a stage that cannot travel stays on threads
+        return True
 
     def _cards(self, plan: Plan) -> Cards:
         """The cards of each worker of the GPU stages; refuses what does not fit."""
@@ -140,14 +165,19 @@ class LocalExecutor:
         )
 
     def _substrate(
-        self, specs: dict[int, GroupSpec], places: RunPaths, in_processes: frozenset[int], run: Run
+        self,
+        specs: dict[int, GroupSpec],
+        places: RunPaths,
+        in_processes: frozenset[int],
+        movable: frozenset[int],
+        run: Run,
     ) -> Substrate:
         if self.substrate == "inline":
             return InlineSubstrate(specs, places, run)
         threads = ThreadSubstrate(specs, places)
-        if not in_processes:
+        if not in_processes | movable:
             return threads
-        process_specs = {i: s for i, s in specs.items() if i in in_processes}
+        process_specs = {i: s for i, s in specs.items() if i in in_processes | movable}
         processes = ProcessSubstrate(process_specs, places, places.payloads)
         return MixedSubstrate(threads, processes, in_processes)
 

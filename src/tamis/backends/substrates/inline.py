@@ -57,6 +57,10 @@ class WorkerRunners:
         spec = self._specs[group]
         return spec.names[spec.entry]
 
+    def running_stage(self, group: int) -> str:
+        """The name of the stage of a group that is running, or ran last."""
+        return self._runners[group].running_stage if group in self._runners else self.name_of(group)
+
     def close(self) -> None:
         """Cancel what is awaited, and tear all stages down."""
         self.loop.cancel()

@@ -16,12 +16,26 @@ class MixedSubstrate(ThreadSubstrate):
         self._threads, self._by_process, self._in_processes = threads, processes, in_processes
         self._events = processes._events = threads._events
         self._homes: dict[int, ThreadSubstrate] = {}
+        self.no_more_threads = False
+        """Whether new workers of all groups are processes."""
 
     def start_worker(self, worker: int, groups: frozenset[int], gpu_ids: tuple[int, ...] = (), node: str = "") -> None:
         """Start a worker of the kind its groups need."""
-        home = self._by_process if groups & self._in_processes else self._threads
-        self._homes[worker] = home
+        is_process = self.no_more_threads or bool(groups & self._in_processes)
+        home = self._homes[worker] = self._by_process if is_process else self._threads
         home.start_worker(worker, groups, gpu_ids, node)
+
+    def prepare(self, worker: int, group: int) -> None:
+        """Start the process of a worker ahead of its first assignment, and report when it is ready for one."""
+        self._by_process.prepare(worker, group)
+
+    def is_thread(self, worker: int) -> bool:
+        """Whether a worker is a thread."""
+        return self._homes.get(worker) is self._threads
+
+    def mean_cpu_s(self) -> float | None:
+        """Seconds of a core that an assignment on a thread took on average; ``None`` as long as there were few."""
+        return self._threads.mean_cpu_s()
 
     def submit(self, worker: int, ticket: int, group: int, envelopes: list[Envelope], *, alone: bool = False) -> None:
         """Hand the assignment on."""

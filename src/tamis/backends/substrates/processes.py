@@ -66,12 +66,14 @@ class _Process:
         process: The process.
         sent: Assignments that it was sent and has not answered.
         begun: Those of them that it has begun.
+        loading: Whether it was started ahead of its first assignment and is not ready for it.
         stopping: Whether it was asked to end.
     """
 
     process: subprocess.Popen[bytes]
     sent: dict[int, None] = field(default_factory=dict)
     begun: dict[int, None] = field(default_factory=dict)
+    loading: bool = False
     stopping: bool = False
 
 
@@ -92,6 +94,10 @@ class ProcessSubstrate(ThreadSubstrate):
         self._processes: dict[int, _Process] = {}
         self._closing = False
         self._killed: dict[int, tuple[str, tuple[int, ...]]] = {}
+
+    def prepare(self, worker: int, group: int) -> None:
+        """Start the process of a worker ahead of its first assignment, and report when it is ready for one."""
+        self._workers[worker].inbox.put((SET_UP, group, []))
 
     def kill_worker(self, worker: int, why: str, running: tuple[int, ...] = ()) -> None:
         """Kill the process."""
@@ -128,6 +134,8 @@ class ProcessSubstrate(ThreadSubstrate):
             del assignment  # hold nothing while waiting for the next
         if state is not None and receiver is not None:
             state.stopping = True
+            if state.loading:
+                state.process.kill()
             _end(state.process)
             receiver.join()
         self._events.put(WorkerStopped(worker))
@@ -153,6 +161,12 @@ class ProcessSubstrate(ThreadSubstrate):
     def _send_or_fail(self, state: _Process, set_up: set[int], assignment: Assignment) -> None:
         ticket, group, envelopes = assignment
         spec = self._specs[group]
+        if ticket == SET_UP:
+            assert state.process.stdin is not None
+            set_up.add(group)
+            state.loading = True
+            send(state.process.stdin, pickle.dumps((SET_UP, group, None)))
+            return
         try:
             for envelope in envelopes:
                 # Encoded in place, so that it is freed with the envelope and is there for another try.
@@ -177,6 +191,7 @@ class ProcessSubstrate(ThreadSubstrate):
         while (message := receive(stdout)) is not None:
             ticket, outcome = pickle.loads(message)
             if ticket == SET_UP:
+                state.loading = False
                 self._events.put(WorkerReady(worker))
             elif ticket == CANNOT_LOAD:
                 state.stopping = True

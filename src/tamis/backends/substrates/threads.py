@@ -27,6 +27,8 @@ Inbox = queue.SimpleQueue[Assignment | None]
 class _Thread:
     inbox: Inbox = field(default_factory=queue.SimpleQueue)
     thread: threading.Thread | None = None
+    finished: int = 0
+    cpu_s: float = 0.0
 
 
 class ThreadSubstrate:
@@ -82,6 +84,12 @@ class ThreadSubstrate:
         """A thread cannot be ended from outside; stages with a time limit run in processes."""
         raise RuntimeError("a thread cannot be ended from outside: a stage with a time limit must run in a process")
 
+    def mean_cpu_s(self) -> float | None:
+        """Seconds of a core that an assignment took on average; ``None`` as long as there were few."""
+        states = list(self._workers.values())
+        finished = sum(state.finished for state in states)
+        return sum(state.cpu_s for state in states) / finished if finished >= len(states) else None
+
     def save_task(self, payload: Any, path: str) -> None:
         """Write the task to a file."""
         write_task(decode_payload(payload), path)
@@ -100,7 +108,7 @@ class ThreadSubstrate:
                     state.thread.join()
 
     def _work(self, worker: int, inbox: Inbox, gpu_ids: tuple[int, ...]) -> None:
-        scratch = self._places.scratch
+        scratch, state = self._places.scratch, self._workers[worker]
         marker = RunningStage(RunningStage.path(scratch, str(worker))) if scratch and is_local(scratch) else None
         placement = WorkerRunners(self._specs, self._places, str(worker), gpu_ids, marker)
         while True:
@@ -115,9 +123,14 @@ class ThreadSubstrate:
                 if runner.is_async:
                     placement.loop.begin(runner.run_async(tasks), functools.partial(self._on_awaited, worker, ticket))
                 else:
-                    self._events.put(Done(ticket, runner.run(tasks)))
+                    began = time.thread_time()
+                    outcome = runner.run(tasks)
+                    state.cpu_s += time.thread_time() - began
+                    state.finished += 1
+                    self._events.put(Done(ticket, outcome))
+                    del outcome
             except BaseException as error:  # noqa: BLE001 - SystemExit in a stage ends the thread, not the run
-                stage = placement.runner(group).running_stage
+                stage = placement.running_stage(group)
                 self._events.put(WorkerDied(worker, (ticket,), f"{type(error).__name__}: {error}", stage))
                 return
             # Hold nothing while waiting for the next assignment.

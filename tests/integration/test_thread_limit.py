@@ -1,0 +1,72 @@
+"""Many workers on short tasks: threads that would wait for Python's lock are replaced by processes, and nothing else
+changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tamis.backends.local import LocalExecutor, thread_limit
+from tamis.pipeline import Pipeline
+from tamis.stages.base import ProcessingStage
+from tamis.stages.io import JsonlReader, JsonlWriter
+from tamis.tasks import DocumentBatch
+
+
+class NoteProcess(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Notes in a folder which process it ran in, and takes a while."""
+
+    releases_gil = True
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        Path(self.folder, str(os.getpid())).touch()
+        if os.getpid() != int(Path(self.folder).parent.joinpath("driver").read_text()):
+            Path(self.folder).parent.joinpath("moved").touch()
+        elif not Path(self.folder).parent.joinpath("moved").exists():
+            sum(range(200_000))
+        return task
+
+
+class Unpicklable(NoteProcess):
+    def __reduce__(self) -> Any:
+        raise TypeError("it has a connection")
+
+
+def run(tmp_path: Path, kind: type[NoteProcess]) -> set[str]:
+    (tmp_path / "in").mkdir()
+    for n in range(600):
+        (tmp_path / "in" / f"{n:03d}.jsonl").write_text(f'{{"n": {n}}}\n')
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "driver").write_text(str(os.getpid()))
+    stages: list[Any] = [
+        JsonlReader(str(tmp_path / "in"), files_per_partition=1),
+        kind(str(tmp_path / "seen")),
+        JsonlWriter(str(tmp_path / "out")),
+    ]
+    result = Pipeline("p", stages=stages).run(LocalExecutor(6), run_dir=str(tmp_path / "run"), progress="off")
+    assert (result.rows, len(list((tmp_path / "out").glob("*.jsonl")))) == (600, 600)
+    return {path.name for path in (tmp_path / "seen").iterdir()} - {str(os.getpid())}
+
+
+def test_threads_are_replaced_once_it_is_known_that_tasks_are_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_limit, "AFTER_S", 0.0)
+    assert len(run(tmp_path, NoteProcess)) == 2
+
+
+def test_a_stage_that_cannot_travel_stays_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_limit, "AFTER_S", 0.0)
+    assert run(tmp_path, Unpicklable) == set()
+
+
+def test_long_tasks_stay_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_limit, "AFTER_S", 0.0)
+    monkeypatch.setattr(thread_limit, "LOCKED_S", 1e-6)
+    assert run(tmp_path, NoteProcess) == set()
