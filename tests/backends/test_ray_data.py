@@ -82,6 +82,7 @@ def test_stages_are_set_up_once_per_node_and_worker_and_torn_down(tmp_path: Path
     assert found.count("teardown") == found.count("setup")
 
 
+@pytest.mark.exhaustive
 def test_more_actor_stages_than_cores_can_run(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -195,6 +196,7 @@ class SendsALot(ProcessingStage[DocumentBatch, DocumentBatch]):
         return [DocumentBatch({"n": [i], "ballast": ["x" * 200_000]}) for i in range(40)]
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_dies_while_it_sends_loses_nothing(tmp_path: Path) -> None:
     stages = [SendsALot(str(tmp_path)), Slow(0.0).with_(num_workers=1)]
     result = run(stages, tmp_path, batches(1))

@@ -38,6 +38,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("input"))
 
 
+@pytest.mark.exhaustive
 def test_batch_mode_has_the_same_results(source: Path, tmp_path: Path) -> None:
     expected = run_on(
         LocalExecutor(workers=0, execution_mode="batch"), PIPELINES["no-writer"], source, tmp_path / "local"

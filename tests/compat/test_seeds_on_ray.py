@@ -26,7 +26,7 @@ SEEDS = Path(__file__).parent / "seeds"
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=4):
+    with small_cluster(num_cpus=2):
         yield
 
 

@@ -59,13 +59,19 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return find
 
 
-MANY_KINDS = ("batches", "branch", "failing-rows", "shuffle")
-"""Pipelines that together have all kinds of stages: enough for executors that share their worker with another one."""
+ENOUGH = {
+    "local-batch": ("batches", "branch", "shuffle"),
+    "streaming-unfused": ("batches", "branch", "shuffle"),
+    "ray-actor-pool": ("branch", "shuffle"),
+    "ray-data": ("branch", "shuffle"),
+    "xenna": ("branch", "failing-rows"),
+}
+"""For executors that share their code with another one: pipelines with all kinds of stages."""
 
 
 def combinations() -> Iterator[Any]:
     for executor, name in itertools.product(EXECUTORS, sorted(PIPELINES)):
-        is_one_of_many = executor not in ("local-threads", "local-processes", "streaming") and name not in MANY_KINDS
+        is_one_of_many = name not in ENOUGH.get(executor, PIPELINES)
         yield pytest.param(executor, name, marks=[pytest.mark.exhaustive] if is_one_of_many else [])
 
 
@@ -77,7 +83,10 @@ def test_every_executor_gives_the_same(
     assert run_on(ours, PIPELINES[name], source, tmp_path) == expected(name, ours)
 
 
-@pytest.mark.parametrize("executor", ["streaming", "ray-actor-pool", "ray-data", "xenna"])
+EXHAUSTIVE = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("ray-actor-pool", "xenna")]
+
+
+@pytest.mark.parametrize("executor", ["streaming", "ray-data", *EXHAUSTIVE])
 def test_a_stage_with_a_gpu_gives_the_same_as_without(
     executor: str, source: Path, expected: Callable[[str, Executor], Result], tmp_path: Path
 ) -> None:
@@ -85,7 +94,7 @@ def test_a_stage_with_a_gpu_gives_the_same_as_without(
     assert run_on(ours, with_gpu, source, tmp_path) == expected("gpu", ours)
 
 
-@pytest.mark.parametrize("executor", ["local-threads", "local-processes", "streaming", "ray-data", "xenna"])
+@pytest.mark.parametrize("executor", ["local-threads", "local-processes", "streaming", "ray-data", *EXHAUSTIVE])
 def test_no_input_gives_no_output(executor: str, tmp_path: Path) -> None:
     found = run_on(EXECUTORS[executor](), PIPELINES["map"], write_input(tmp_path / "in", rows=0), tmp_path)
     assert (found.files, found.outputs, found.drops) == ({}, [], [])
