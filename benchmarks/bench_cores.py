@@ -44,7 +44,7 @@ def stages_of(way: str, source: str, target: str, block: str) -> list[Any]:
     return [*stages, JsonlWriter(target) if "w" in parts else Leave()]
 
 
-def run(way: str, source: str, target: str, block: str, workers: int, small: str) -> float:
+def run(way: str, source: str, target: str, block: str, workers: int, small: str, substrate: Any) -> float:
     """Seconds of a run, after one over a little data by which everything is loaded."""
     from tamis.backends.local import LocalExecutor
     from tamis.pipeline import Pipeline
@@ -52,16 +52,14 @@ def run(way: str, source: str, target: str, block: str, workers: int, small: str
     for number, data in enumerate((small, source)):
         began = time.perf_counter()
         pipeline = Pipeline("bench", stages=stages_of(way, data, f"{target}/out-{number}", block))
-        pipeline.run(
-            LocalExecutor(workers, os.environ.get("SUB", "auto")), run_dir=f"{target}/run-{number}", progress="off"
-        )
+        pipeline.run(LocalExecutor(workers, substrate), run_dir=f"{target}/run-{number}", progress="off")
         if number == 0:
             print("ready", flush=True)
             sys.stdin.readline()
     return time.perf_counter() - began
 
 
-def measure(way: str, sources: list[Path], block: str, workers: int) -> float:
+def measure(way: str, sources: list[Path], block: str, workers: int, substrate: str = "threads") -> float:
     """Seconds until processes that start at the same moment are done, one for each source."""
     small = sources[0].parent / "small.jsonl"
     with tempfile.TemporaryDirectory(dir=sources[0].parent) as folder:
@@ -70,6 +68,7 @@ def measure(way: str, sources: list[Path], block: str, workers: int) -> float:
             target = f"{folder}/{number}"
             os.mkdir(target)
             command = [sys.executable, __file__, "--do", way, str(source), target, block, str(workers), str(small)]
+            command.append(substrate)
             pipe = subprocess.PIPE
             processes.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
         for process in processes:
@@ -109,11 +108,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(WAYS), help="of: " + ", ".join(WAYS))
     parser.add_argument("--folder", default=None, help="where the data are written")
     parser.add_argument("--no-limit", action="store_true", help="do not measure separate processes")
-    parser.add_argument("--do", nargs=6, help=argparse.SUPPRESS)
+    parser.add_argument("--substrate", default="auto", help="auto, threads or processes")
+    parser.add_argument("--do", nargs=7, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.do:
-        way, source, target, block, workers, small = arguments.do
-        run(way, source, target, block, int(workers), small)
+        way, source, target, block, workers, small, substrate = arguments.do
+        run(way, source, target, block, int(workers), small, substrate)
         return
     counts = sorted(map(int, arguments.workers.split(",")))
     folder = Path(tempfile.mkdtemp(prefix="tamis-bench-", dir=arguments.folder))
@@ -126,7 +126,7 @@ def main() -> None:
         print(f"{arguments.megabytes} MB of JSON lines, {cores} cores; seconds with {arguments.workers} workers")
         for way in arguments.only.split(","):
             for block in arguments.blocks.split(","):
-                taken = [measure(way, [whole], block, count) for count in counts]
+                taken = [measure(way, [whole], block, count, arguments.substrate) for count in counts]
                 shown = " / ".join(f"{seconds:.2f}" for seconds in taken)
                 text = f"{way:<8} {block:>6}   {shown}   {taken[0] / taken[-1]:.1f} times one"
                 if not arguments.no_limit:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FEWEST_THREADS", "ThreadLimit"]
 
-LOCKED_S = 0.008
-"""Seconds for which an assignment holds Python's lock, about: threads cannot finish more than one in this time."""
+LOCKED_S = 0.015
+"""About twice the seconds for which an assignment holds Python's lock: with more threads, they wait for each other."""
 
 FEWEST_THREADS = 4
 """So many threads are always worth it."""
