@@ -14,13 +14,13 @@ quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, wri
 	@$(BIN)/tamis quickstart
 
 test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not exhaustive"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder -m "not exhaustive"
 
 test-all: $(VENV)/.dev lint  ## The same with every combination of executor and pipeline.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 check: $(VENV)/.dev lint  ## The same without Ray and without slow tests: for every few minutes of work.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not ray and not slow and not exhaustive"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder -m "not ray and not slow and not exhaustive"
 
 lint: $(VENV)/.dev  ## Formatting, style, types.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format'."; exit 1; }

@@ -16,20 +16,22 @@ if (
 ):  # a shell in the background has it ignored, and children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_RAY = {
-    "test_client.py",
-    "test_external.py",
+_RAY_FIRST = {
     "test_parity.py",
     "test_ray_data.py",
     "test_ray_executor.py",
     "test_ray_failures.py",
-    "test_ray_no_shared_files.py",
     "test_ray_nodes.py",
-    "test_ray_scripts.py",
     "test_seeds_on_ray.py",
-    "test_slurm.py",
     "test_streaming_gpu.py",
     "test_xenna.py",
+}
+_RAY_LAST = {
+    "test_client.py",
+    "test_external.py",
+    "test_ray_no_shared_files.py",
+    "test_ray_scripts.py",
+    "test_slurm.py",
 }
 """Modules whose tests start Ray. Single tests of others are marked where they are."""
 
@@ -40,13 +42,17 @@ _SLOW = {"integration", "test_cards.py", "test_command.py", "test_examples.py", 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that start Ray and slow ones, which ``make check`` leaves out.
 
-    The tests of a module run in one process. All that start Ray run in the same one: two clusters on a small machine
-    slow each other down many times.
+    The tests of a module run in one process. Those that start Ray run in two processes only, one of which begins with
+    them while the other one ends with them: many clusters on a small machine slow each other down.
     """
+    turns: dict[pytest.Item, int] = {}
     for item in items:
         parts = {*item.path.parts}
-        if _RAY & parts:
+        if (_RAY_FIRST | _RAY_LAST) & parts:
             item.add_marker(pytest.mark.ray)
         if _SLOW & parts:
             item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group("ray" if item.get_closest_marker("ray") else str(item.path)))
+        starts_ray = item.get_closest_marker("ray") is not None
+        turns[item] = 0 if _RAY_FIRST & parts else 2 if starts_ray else 1
+        item.add_marker(pytest.mark.xdist_group(f"ray {turns[item]}" if starts_ray else str(item.path)))
+    items.sort(key=lambda item: turns[item])
