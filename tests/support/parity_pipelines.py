@@ -23,6 +23,7 @@ from tamis.runs.result import RunResult
 from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
+from tamis.stages.exchange import Exchange
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
@@ -148,6 +149,22 @@ class Raises(ProcessingStage[DocumentBatch, DocumentBatch]):
         return task
 
 
+class ByNumber(Exchange[DocumentBatch, DocumentBatch]):
+    """Sorts all rows, in ranges."""
+
+    name, key, partitioning, partitions = "by_number", "n", "range", 3
+
+
+class PerLanguage(Exchange[DocumentBatch, DocumentBatch]):
+    """Counts rows by a key."""
+
+    name, key, partitions = "per_language", "lang", 2
+
+    def reduce(self, rows: DocumentBatch) -> DocumentBatch:
+        counted = rows.data.group_by("lang", use_threads=False).aggregate([("n", "sum"), ("text", "count")])
+        return DocumentBatch(counted)
+
+
 def _pipeline(name: str, *stages: Stage) -> Pipeline:
     return Pipeline(name, stages=stages)
 
@@ -180,6 +197,13 @@ PIPELINES: dict[str, Builder] = {
     ),
     "shuffle": lambda i, o: _pipeline(
         "shuffle", _read(i), Upper(), ExactDeduplication(partitions=3), KeepEven(), JsonlWriter(str(o))
+    ),
+    "exchanges": lambda i, o: _pipeline(
+        "exchanges",
+        _read(i),
+        Tee([PerLanguage(), JsonlWriter(str(o / "counts"))]),
+        ByNumber(),
+        JsonlWriter(str(o / "rows")),
     ),
     "batches": lambda i, o: _pipeline("batches", _read(i), halves, Total(), JsonlWriter(str(o))),
     "failing-rows": lambda i, o: _pipeline("failing-rows", _read(i), SetAsideSevens(), JsonlWriter(str(o))),

@@ -22,7 +22,7 @@ from tamis.stages.base import ProcessingStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.flow import Dropped, Route
 from tamis.stages.io import FilePartitioningStage, JsonlWriter, ParquetReader, ParquetWriter
-from tamis.stages.mixing import Sample
+from tamis.stages.mixing import GlobalShuffle, Sample
 from tamis.stages.text.columns import AddId, SelectColumns
 from tamis.stages.text.filters import Filter, Score, ScoreFilter, WordCountFilter
 from tamis.stages.text.modifiers import Modify
@@ -288,6 +288,7 @@ def test_bytes_do_not_go_into_json_lines(tmp_path: Path) -> None:
         SelectColumns(["image_path"]),
         Sample(0.999),
         DocumentSplitter(separator="/", text_field="image_path"),
+        GlobalShuffle(partitions=2),
     ],
     ids=lambda stage: stage.name,
 )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tamis.backends.group_spec import GroupSpec, RunPaths, set_up_on_node
-from tamis.backends.streaming.cluster_view import connect, signals_kept
+from tamis.backends.streaming.cluster_view import connect, load_ray, signals_kept
 from tamis.core import host
-from tamis.errors import MissingExtraError, ResourceError
+from tamis.errors import ResourceError
 from tamis.plan import Group, Plan
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.resources import Resources
@@ -42,15 +42,6 @@ class ClusterNode:
     cpus: float
     gpus: float
     is_head: bool = False
-
-
-def load_ray(what: str) -> Any:
-    """The module ``ray``. If it is missing, the error names the extra to install."""
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(what, package="ray", extra="ray") from error
-    return ray
 
 
 @contextmanager

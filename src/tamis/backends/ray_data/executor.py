@@ -13,12 +13,12 @@ from tamis.backends.external.ray_session import (
     card_memory_gb,
     gpu_share,
     ignores_head,
-    load_ray,
     names_of,
     nodes_of,
 )
 from tamis.backends.external.worker_spec import WorkerSpec, group_specs, run_on_engine
 from tamis.backends.ray_data.engine import RayDataEngine, RayDataPlacement
+from tamis.backends.streaming.cluster_view import load_ray
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.errors import MissingExtraError, PlanError
 from tamis.plan import Group, Plan

@@ -143,12 +143,12 @@ class Cluster:
                 self._listed = self._ray.nodes()
 
 
-def load_ray() -> Any:
-    """Ray, or an error that says how to install it."""
+def load_ray(what: str = "running on a Ray cluster") -> Any:
+    """The module ``ray``. If it is missing, the error says what needs it and how to install it."""
     try:
         import ray
     except ImportError as e:
-        raise MissingExtraError("running on a Ray cluster", package="ray", extra="ray") from e
+        raise MissingExtraError(what, package="ray", extra="ray") from e
     return ray
 
 

@@ -26,11 +26,11 @@ from tamis.backends.external.ray_session import (
     card_memory_gb,
     gpu_share,
     ignores_head,
-    load_ray,
     names_of,
     nodes_of,
 )
 from tamis.backends.external.worker_spec import WorkerSpec, group_specs, run_on_engine
+from tamis.backends.streaming.cluster_view import load_ray
 from tamis.backends.substrates.processes import pickled_stages
 from tamis.backends.xenna.engine import XennaEngine, XennaPlacement
 from tamis.errors import MissingExtraError, PlanError, did_you_mean
