@@ -250,7 +250,8 @@ class WorkerRegistry:
         self._note(worker)
 
     def lose(self, index: int) -> list[int]:
-        """A worker is gone: return the assignments it held. Unless the registry is elastic, replace it."""
+        """A worker is gone: return the assignments it held. Replace it, unless the registry is elastic or the worker
+        was never ready."""
         worker = self.workers.pop(index, None)
         if worker is None:
             return []
@@ -261,7 +262,7 @@ class WorkerRegistry:
             self._reserved[worker.node] -= worker.cpus
         self._unpark(worker.node)
         self._leave_members(worker)
-        if not self._elastic and not worker.draining:
+        if not self._elastic and not worker.draining and worker.ready:
             self.ready(self.start_worker(worker.pool, worker.node, worker.gpu_ids))
         return held
 

@@ -123,6 +123,7 @@ class ProcessSubstrate(ThreadSubstrate):
             try:
                 if state is None:
                     state = self._start(worker, gpu_ids)
+                    state.loading = assignment[0] == SET_UP
                     receiver = threading.Thread(target=self._receive, args=(worker, state, inbox), daemon=True)
                     receiver.start()
                 self._send_or_fail(state, set_up, assignment)
@@ -164,7 +165,6 @@ class ProcessSubstrate(ThreadSubstrate):
         if ticket == SET_UP:
             assert state.process.stdin is not None
             set_up.add(group)
-            state.loading = True
             send(state.process.stdin, pickle.dumps((SET_UP, group, None)))
             return
         try:
@@ -195,7 +195,9 @@ class ProcessSubstrate(ThreadSubstrate):
                 self._events.put(WorkerReady(worker))
             elif ticket == CANNOT_LOAD:
                 state.stopping = True
-                self._events.put(SetupFailed(worker, Failure(self._first_stage(), outcome, permanent=True)))
+                failed = SetupFailed(worker, Failure(self._first_stage(), outcome, permanent=True))
+                # Others do the work of a worker that was only started ahead.
+                self._events.put(WorkerStopped(worker) if state.loading else failed)
             elif outcome is None:
                 state.begun[ticket] = None
             else:
