@@ -19,7 +19,7 @@ import pytest
 from tamis.backends.streaming.cluster_view import Cluster
 from tamis.core import reach
 from tamis.core.client import RayClient
-from tamis.core.ports import DefaultPort, choose_port, holder_of
+from tamis.core.ports import DefaultPort, Reservations, choose_port, holder_of
 from tamis.errors import ClusterError, MissingExtraError
 
 SMALL = "num_cpus=1, include_dashboard=False, object_store_memory='100MB'"
@@ -38,13 +38,15 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayClient]:
         os.environ.pop(name, None)
     metrics = tmp_path_factory.mktemp("metrics")
     client = RayClient(num_cpus=1, include_dashboard=False, object_store_memory="100MB", metrics_dir=str(metrics))
-    client.start()
-    os.environ.pop("RAY_ADDRESS")
-    yield client
-    client.stop()
-    assert list(metrics.iterdir()) == []
-    os.environ.clear()
-    os.environ.update(before)
+    try:
+        client.start()
+        os.environ.pop("RAY_ADDRESS")
+        yield client
+        client.stop()
+        assert list(metrics.iterdir()) == []
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def address_of(client: RayClient) -> str:
@@ -223,6 +225,17 @@ def test_a_taken_default_port_is_replaced() -> None:
 def test_ports_of_ray_workers_are_not_chosen() -> None:
     with socket.create_server(("", 10001)) if not holder_of(10001) else socket.socket():
         assert choose_port("ray_client_server_port", DefaultPort(10001)) >= 20000
+
+
+def test_a_port_that_another_script_has_chosen_is_not_chosen_again() -> None:
+    ours = Reservations()
+    port = choose_port("ray_port", DefaultPort(23456), (), ours)
+    code = "from tamis.core.ports import DefaultPort, Reservations, choose_port\n"
+    code += f"print(choose_port('ray_port', DefaultPort({port}), (), Reservations()))"
+    theirs, err = script(code).communicate(timeout=60)
+    assert int(theirs) > port, err
+    ours.release()
+    assert int(script(code).communicate(timeout=60)[0]) == port
 
 
 @pytest.mark.parametrize(

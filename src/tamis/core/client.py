@@ -19,7 +19,7 @@ from typing import Final
 
 from tamis.core import slurm
 from tamis.core.node import RayNode, agree_on_tokens, check_temp_dir, new_private_directory
-from tamis.core.ports import DefaultPort, choose_port, is_free
+from tamis.core.ports import DefaultPort, Reservations, choose_port, is_free
 from tamis.core.reach import REACH_S, check_cluster, check_port_answers
 from tamis.errors import ClusterError, MissingExtraError
 from tamis.sizes import byte_size
@@ -185,8 +185,9 @@ class RayClient:
                 "RayClient cannot start a cluster on Windows. Start one with `ray start --head`, and give its address"
             )
         for left in reversed(range(STARTS)):
-            self._choose_ports()
+            reservations = Reservations()
             try:
+                self._choose_ports(reservations)
                 self._start_node(self._head_options(), f":{self.ray_port}")
                 return
             except ClusterError as error:
@@ -195,6 +196,8 @@ class RayClient:
                 is_taken = not all(is_free(p) for p in self._own_ports() if isinstance(p, DefaultPort))
                 if not left or not (is_taken or "timed out during startup" in str(error)):
                     raise
+            finally:
+                reservations.release()
 
     def _start_node(self, options: list[str], address: str) -> None:
         """Start a node and wait until it is ready. ``address`` is the end of its cluster's address."""
@@ -232,11 +235,11 @@ class RayClient:
     def _own_ports(self) -> list[int]:
         return [getattr(self, name) for name in _PORTS if self.include_dashboard or name != "ray_dashboard_port"]
 
-    def _choose_ports(self) -> None:
+    def _choose_ports(self, reservations: Reservations) -> None:
         taken: list[int] = []
         for name in _PORTS:
             if self.include_dashboard or name != "ray_dashboard_port":
-                port = choose_port(name, getattr(self, name), taken)
+                port = choose_port(name, getattr(self, name), taken, reservations)
                 setattr(self, name, port)
                 taken.append(port)
 

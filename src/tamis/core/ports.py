@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import tempfile
 from collections.abc import Collection
 
 from tamis.errors import ClusterError
@@ -33,23 +35,66 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose_port(name: str, wanted: int, taken: Collection[int] = ()) -> int:
+class Reservations:
+    """Ports that this process has chosen and that nothing listens on yet, so that no other process chooses them.
+
+    Ray begins to listen seconds after its ports were chosen. Two scripts that start at the same time would choose the
+    same ones.
+    """
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+
+    def reserve(self, port: int) -> bool:
+        """Reserve a port; ``False`` if another process has reserved it."""
+        try:
+            import fcntl
+        except ImportError:  # Windows, where no cluster is started
+            return True
+        folder = os.path.join(tempfile.gettempdir(), f"tamis-ports-{os.getuid()}")
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            file = os.open(os.path.join(folder, str(port)), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return True  # without a place for reservations, there are none
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        self._files.append(file)
+        return True
+
+    def release(self) -> None:
+        """Give all of them up: they are listened on now, or not needed."""
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+
+def choose_port(name: str, wanted: int, taken: Collection[int] = (), reservations: Reservations | None = None) -> int:
     """The port, or the next free one if it is a default.
 
     Args:
         name: The name of the parameter, for messages.
         wanted: The port. Only a :class:`DefaultPort` is ever replaced.
         taken: Other ports of this cluster.
+        reservations: Where default ports are reserved.
     """
-    if wanted not in taken and is_free(wanted):
+
+    def reserved(port: int) -> bool:
+        return reservations is None or reservations.reserve(port)
+
+    is_default = isinstance(wanted, DefaultPort)
+    if wanted not in taken and is_free(wanted) and (not is_default or reserved(wanted)):
         return wanted
-    if not isinstance(wanted, DefaultPort):
+    if not is_default:
         use = "given twice for this cluster" if wanted in taken else f"in use{holder_of(wanted)}"
         raise ClusterError(
             f"{name}={wanted}: the port is {use}. Give another one, or leave it out: then a free one is found"
         )
     for port in range(wanted + 1, 65536):
-        if port not in _WORKER_PORTS and port not in taken and is_free(port):
+        if port not in _WORKER_PORTS and port not in taken and is_free(port) and reserved(port):
             return DefaultPort(port)
     raise ClusterError(f"{name}: no port from {wanted} on is free")
 
