@@ -35,7 +35,27 @@ _RAY_LAST = {
 }
 """Modules whose tests start Ray. Single tests of others are marked where they are."""
 
-_SLOW = {"integration", "test_cards.py", "test_command.py", "test_examples.py", "test_keeper.py", "test_native.py"}
+_SLOW = {
+    "analysis",
+    "download",
+    "integration",
+    "mixing",
+    "test_async_stages.py",
+    "test_bookkeeper.py",
+    "test_cards.py",
+    "test_command.py",
+    "test_examples.py",
+    "test_exchange.py",
+    "test_extremes.py",
+    "test_keeper.py",
+    "test_limits.py",
+    "test_media.py",
+    "test_native.py",
+    "test_runs.py",
+    "test_seeds.py",
+    "test_start.py",
+    "test_testing.py",
+}
 """Folders and modules whose tests run whole pipelines and programs."""
 
 
