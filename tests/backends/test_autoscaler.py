@@ -226,6 +226,7 @@ steps = st.builds(
 happenings = st.lists(st.tuples(st.floats(0.0, 60.0), st.sampled_from(["lose", "add", "lose all"])), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(steps, min_size=1, max_size=5),
@@ -500,6 +501,7 @@ class Tally(Books):
         self.outputs += 1
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_finished_tasks() -> None:
     chain = [Step(0.001), Step(0.002, batch_size=4), Step(0.001)]
     plan = plan_of(chain, 100_000 // 3)

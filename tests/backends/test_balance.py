@@ -430,6 +430,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Node], list[Demand], float | None]
     return nodes, demands, draw(st.none() | st.sampled_from([0.0, 0.5, 3.0, 20.0]))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(situations(), st.data())
 def test_every_layout_is_valid_and_stable(

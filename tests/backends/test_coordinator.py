@@ -214,6 +214,7 @@ seeds = st.integers(0, 2**32)
 shapes = st.tuples(st.integers(2, 9), st.integers(0, 40), st.integers(1, 12))
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None)
 @given(seeds, shapes, st.sampled_from([0.0, 0.05, 0.3]), st.sampled_from([0.0, 0.1]), st.sampled_from([1, 6]))
 def test_no_task_is_lost_or_done_twice(
@@ -230,6 +231,7 @@ def test_no_task_is_lost_or_done_twice(
     assert sorted(books.outputs) == sorted(outputs)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(seeds, shapes, st.integers(1, 30))
 def test_memory_stays_within_the_budget(seed: int, shape: tuple[int, int, int], budget_mib: int) -> None:
@@ -258,6 +260,7 @@ def test_memory_of_a_chain_never_exceeds_the_budget(
     assert accountant.peak <= max(budget_mib, 1) * MIB + MIB
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(seeds, shapes, st.integers(2, 7))
 def test_batches_do_not_depend_on_which_task_finishes_first(seed: int, shape: tuple[int, int, int], batch: int) -> None:

@@ -259,6 +259,7 @@ def test_shallow_values_in_number_are_not_taken_for_deep_ones() -> None:
     assert parsed(lines(*map(json.dumps, rows))).to_pylist() == rows
 
 
+@pytest.mark.slow
 def test_a_row_with_very_many_keys_is_read_in_the_order_of_its_keys() -> None:
     row = {f"key {i}": i for i in range(100_000)}
     table = parsed(lines(json.dumps(row)))

@@ -51,6 +51,7 @@ BROKEN = st.builds(damaged, st.sampled_from(SOUND), st.lists(st.sampled_from(ENC
 LINES = st.lists(st.one_of(BROKEN, st.sampled_from(PARTS), st.text(CHARACTERS, max_size=8)), max_size=8).map("".join)
 
 
+@pytest.mark.slow
 @MANY
 @given(texts=st.lists(LINES, max_size=4), options=st.fixed_dictionaries(OPTIONS))
 @example(texts=["example, or \u2018&#0;\u2019)."], options={})
