@@ -15,6 +15,7 @@ from tamis.pipeline import Pipeline
 from tamis.pipeline.catalogue import catalogue
 from tamis.pipeline.parameters import parameters_of
 from tamis.pipeline.recipe import load_recipe
+from tamis.plan import Plan
 from tamis.stages.base import ProcessingStage
 from tamis.stages.flow import Dropped, Route
 from tamis.stages.function_decorators import processing_stage
@@ -42,8 +43,8 @@ def reader(tmp_path: Path) -> JsonlReader:
     return JsonlReader(str(tmp_path / "in.jsonl"))
 
 
-def plan(*stages: Stage) -> None:
-    Pipeline("p", stages=stages).plan(LocalExecutor(workers=0))
+def plan(*stages: Stage) -> Plan:
+    return Pipeline("p", stages=stages).plan(LocalExecutor(workers=0))
 
 
 # --- input ----------------------------------------------------------------------------------------------------------
@@ -96,7 +97,9 @@ def test_what_takes_other_values_than_text_is_not_refused(reader: JsonlReader) -
         def keep_document(self, score: Any) -> bool:
             return bool(score > 3)
 
-    plan(reader, ScoreFilter(Large(), text_field="n"), Filter(WordCountFilter(), "n"), Modify(str, input_fields="n"))
+    stages = (ScoreFilter(Large(), text_field="n"), Filter(WordCountFilter(), "n"), Modify(str, input_fields="n"))
+    planned = plan(reader, *stages)
+    assert [type(v.stage) for v in planned.vertices][-3:] == [type(stage) for stage in stages]
 
 
 def test_a_column_that_no_row_has_is_refused_also_where_rows_differ(tmp_path: Path) -> None:
@@ -158,12 +161,13 @@ def test_a_source_field_that_is_there_is_refused(tmp_path: Path, reader: JsonlRe
 
 
 def test_changing_a_column_in_its_place_is_no_replacement(reader: JsonlReader) -> None:
-    plan(
+    planned = plan(
         reader,
         Modify([str.upper, str.strip]),
         Modify(str.upper, output_fields="upper"),
         Modify(str, input_fields="upper"),
     )
+    assert sum(isinstance(v.stage, Modify) for v in planned.vertices) == 3
     plan(reader, Modify([str.upper, str.lower], input_fields=["text", "x"], output_fields=["x", "x"]))
 
 

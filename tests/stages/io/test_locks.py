@@ -60,7 +60,9 @@ def test_the_lock_of_a_process_that_ended_is_taken_over(path: str) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     held_by(path, host=locks.socket.gethostname(), pid=ended.pid)
-    acquire(path, "runs/b").release()
+    lock = acquire(path, "runs/b")
+    assert not lock.is_lost()
+    lock.release()
 
 
 @pytest.fixture

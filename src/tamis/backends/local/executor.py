@@ -102,7 +102,7 @@ class LocalExecutor:
                 'Use LocalExecutor(substrate="threads"), or another scratch'
             )
         on_threads = [plan.groups[i] for i in specs if i not in in_processes]
-        may_move = self._may_move(plan, on_threads, specs, places)
+        may_move = not in_processes and self._may_move(plan, on_threads, places)
         movable = frozenset(g.index for g in on_threads) if may_move else frozenset()
         substrate = self._substrate(specs, places, in_processes, movable, run)
         for spec in specs.values():
@@ -116,7 +116,7 @@ class LocalExecutor:
             manager = ThreadLimit(registry, substrate, next(g.index for g in on_threads if not g.workers))
         return carry_out(plan, run, substrate, registry, limits, places, manager)
 
-    def _may_move(self, plan: Plan, on_threads: list[Group], specs: dict[int, GroupSpec], places: RunPaths) -> bool:
+    def _may_move(self, plan: Plan, on_threads: list[Group], places: RunPaths) -> bool:
         """Whether threads may be replaced by processes.
 
         They may if the groups are given tasks that name data and do not hold it, which travel at no cost.
@@ -127,13 +127,7 @@ class LocalExecutor:
             return False
         if protocol(places.scratch) == "memory":
             return False
-        if not all(g.inputs and all(plan.groups[before].is_source for before in g.inputs) for g in on_threads):
-            return False
-        try:
-            pickled_stages({g.index: specs[g.index] for g in on_threads})
-        except PlanError:
-            return False  # a stage that cannot travel stays on threads
-        return True
+        return all(g.inputs and all(plan.groups[before].is_source for before in g.inputs) for g in on_threads)
 
     def _cards(self, plan: Plan) -> Cards:
         """The cards of each worker of the GPU stages; refuses what does not fit."""
@@ -179,6 +173,8 @@ class LocalExecutor:
             return threads
         process_specs = {i: s for i, s in specs.items() if i in in_processes | movable}
         processes = ProcessSubstrate(process_specs, places, places.payloads)
+        if in_processes:
+            _ = processes.stages  # raises here if one cannot be sent
         return MixedSubstrate(threads, processes, in_processes)
 
     def _pools(self, plan: Plan, in_processes: frozenset[int]) -> list[Pool]:

@@ -50,6 +50,9 @@ class ThreadLimit:
         waiting = sum(len(state.ready) for state in coordinator.scheduler.groups)
         if len(threads) <= useful or waiting < len(threads):
             return
+        if not self._substrate.stages_can_travel():
+            self._most = len(threads)  # they stay
+            return
         self._most, self._substrate.no_more_threads = useful, True
         pool = self._registry.pool_for(self._group)
         for _ in threads[useful:]:
@@ -60,7 +63,7 @@ class ThreadLimit:
 
     def ready(self, worker: Worker, seconds: float) -> None:
         """A process is ready: it takes the place of a thread."""
-        threads = self._threads()
+        threads = self._threads() if worker.pool == self._registry.pool_for(self._group) else []
         if self._most is not None and len(threads) > self._most:
             self._registry.drain(threads[-1])
 

@@ -7,6 +7,7 @@ from typing import Any
 from tamis.backends.payload import Envelope
 from tamis.backends.substrates.processes import ProcessSubstrate
 from tamis.backends.substrates.threads import ThreadSubstrate
+from tamis.errors import PlanError
 
 
 class MixedSubstrate(ThreadSubstrate):
@@ -28,6 +29,13 @@ class MixedSubstrate(ThreadSubstrate):
     def prepare(self, worker: int, group: int) -> None:
         """Start the process of a worker ahead of its first assignment, and report when it is ready for one."""
         self._by_process.prepare(worker, group)
+
+    def stages_can_travel(self) -> bool:
+        """Whether the stages can be sent to processes."""
+        try:
+            return bool(self._by_process.stages)
+        except PlanError:
+            return False
 
     def is_thread(self, worker: int) -> bool:
         """Whether a worker is a thread."""

@@ -7,6 +7,7 @@ talk to it, one in each direction, so the coordinator never waits for a pipe, an
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import pickle
@@ -90,10 +91,14 @@ class ProcessSubstrate(ThreadSubstrate):
         super().__init__(specs, places)
         self._payloads = payloads
         os.makedirs(payloads, exist_ok=True)
-        self._stages = pickled_stages(specs)
         self._processes: dict[int, _Process] = {}
         self._closing = False
         self._killed: dict[int, tuple[str, tuple[int, ...]]] = {}
+
+    @functools.cached_property
+    def stages(self) -> bytes:
+        """The stages as processes receive them, made when they are first needed: some hold much data."""
+        return pickled_stages(self._specs)
 
     def prepare(self, worker: int, group: int) -> None:
         """Start the process of a worker ahead of its first assignment, and report when it is ready for one."""
@@ -156,7 +161,7 @@ class ProcessSubstrate(ThreadSubstrate):
         state = self._processes[worker] = _Process(process)
         assert process.stdin is not None
         send(process.stdin, pickle.dumps((sys.path, sys.argv, str(worker), gpu_ids, self._places, self._payloads)))
-        send(process.stdin, self._stages)
+        send(process.stdin, self.stages)
         return state
 
     def _send_or_fail(self, state: _Process, set_up: set[int], assignment: Assignment) -> None:
