@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
+from tamis.backends.contracts import FAILURE_BUDGET
 from tamis.errors import PlanError, TamisError, redacted
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
@@ -117,6 +118,7 @@ class Pipeline:
         drop_ledger: bool = True,
         scratch: str | None = None,
         fresh: bool = False,
+        failure_budget: float | None = FAILURE_BUDGET,
     ) -> RunResult:
         """Run the pipeline, or go on with a run of it that did not come to its end.
 
@@ -136,6 +138,9 @@ class Pipeline:
                 ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
                 of Ray where the machines of a cluster do not share it.
             fresh: Whether to start over, also if ``run_dir`` holds a run or there is one to go on with.
+            failure_budget: How many rows may be set aside, because a stage raised or crashed on them, before the run
+                ends: a number of rows, or a share of those that were read, which counts once more than 1,000 have
+                failed. ``0``: the first failure ends the run. ``None``: any number.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -143,7 +148,7 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh)
+        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
         return run_plan(plan, executor, initial, *given)
 
     def _recipe(self) -> str:

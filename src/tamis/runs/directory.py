@@ -29,6 +29,7 @@ from typing import Any
 
 from tamis.errors import DataError, PlanError, redacted
 from tamis.runs.manifest import read_manifest
+from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
 from tamis.stages.io.locks import Lock, acquire
@@ -213,6 +214,10 @@ class RunDirectory:
                     if len(rows) >= limit:
                         return rows
                     rows.append(json.loads(line))
+        for failed in quarantined_rows(self.quarantine):
+            rows += itertools.islice(failed.entries(), limit - len(rows))
+            if len(rows) >= limit:
+                break
         return rows
 
     def tasks_set_aside(self) -> Iterator[SetAsideTask]:
