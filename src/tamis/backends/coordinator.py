@@ -286,7 +286,7 @@ class Coordinator:
             return
         too_often = first.deaths > self.limits.death_retries or first.attempt > self.limits.retries
         if failure.permanent or too_often:
-            first.isolation = self._isolation(batch, failure)
+            first.isolation = self._isolation(state, batch, failure)
             if first.isolation is None:
                 self._give_up(state, batch, failure)
                 return
@@ -304,13 +304,13 @@ class Coordinator:
             for state, batch in due:
                 state.ready.push(batch)
 
-    def _isolation(self, batch: list[Envelope], failure: Failure) -> Isolation | None:
+    def _isolation(self, state: GroupState, batch: list[Envelope], failure: Failure) -> Isolation | None:
         """How to find the items of a batch that fail; ``None`` if that was tried, or is of no use."""
         tried = batch[0].isolation
         if self._recovery.repeats(batch) or self._failures.action(failure) == "raise":
             return None
         died = tried.died if tried is not None else ()
-        if failure.died:
+        if failure.died or state.group.timeout_s is not None:  # a worker cannot end a call of its own that hangs
             return None if failure.stage in died else Isolation((*died, failure.stage))
         return None if tried is not None else Isolation()
 

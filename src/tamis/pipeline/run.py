@@ -58,13 +58,15 @@ def run_plan(
     directory = RunDirectory.create(plan.name, run_dir, fresh=fresh)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        if scratch is not None:
-            directory.keep_scratch_at(scratch)
-        outputs = Outputs(plan, directory, initial, started)
+        outputs = Outputs(plan, directory, initial, started, fresh=fresh)
         if outputs.are_complete:
             return _complete(directory, outputs, observer)
         start = start_of(plan, executor.describe(), recipe, started, same)
         with outputs:  # last, since it may remove earlier output
+            if fresh:
+                directory.clear()
+            if scratch is not None:
+                directory.keep_scratch_at(scratch)
             manifest = with_start(directory.manifest, directory.run_id, plan.name, start)
             directory.write_text(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
