@@ -3,6 +3,8 @@
 run.json        what happened, for programs
 report.html     the same, for people
 plan.txt        what was planned
+plan.json       the same, for programs: stages, parameters, branches, groups
+scores.json     histograms of the scores that filters computed
 ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
