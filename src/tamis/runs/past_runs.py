@@ -108,6 +108,11 @@ def _past_run(path: str) -> PastRun:
     )
 
 
+def run_state(path: str) -> str:
+    """The state of a run: as in its summary, or :data:`RUNNING` or :data:`KILLED`."""
+    return _state(path)[0]
+
+
 def _scratch_elsewhere(path: str) -> str:
     """Where a run keeps data between stages, if not in its own directory."""
     try:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.arrays import numpy_array
+
 __all__ = ["Bounds", "Scored", "numbers_of"]
 
 Bounds = tuple[float | None, float | None]
@@ -46,5 +48,4 @@ def numbers_of(scores: Any) -> NDArray[np.float64] | None:
 
     if not (pa.types.is_floating(scores.type) or pa.types.is_integer(scores.type)) or scores.null_count:
         return None
-    values: NDArray[np.float64] = np.ascontiguousarray(scores.to_numpy(zero_copy_only=False), np.float64)
-    return values
+    return np.ascontiguousarray(numpy_array(scores), np.float64)
