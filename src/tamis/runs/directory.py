@@ -4,6 +4,8 @@ manifest.json   what was run: recipe, code, versions, machine; one entry for eac
 run.json        what happened, for programs
 report.html     the same, for people
 plan.txt        what was planned
+plan.json       the same, for programs: stages, parameters, branches, groups
+scores.json     histograms of the scores that filters computed
 ledger/         the input, what is finished and which files it made: a segment for each start
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up

@@ -17,6 +17,7 @@ from tamis.tasks.base import Task
 from tamis.tasks.drop import NO_REASON, Drop
 from tamis.tasks.row_names import RowNames
 from tamis.tasks.row_trace import parents_of
+from tamis.tasks.scored import Scored, numbers_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,8 @@ class TableTask(Task[pa.Table]):
     _parents: NDArray[np.int64] | None = field(default=None, init=False, repr=False, compare=False)
     dropped: list[Drop] = field(default_factory=list, init=False, repr=False, compare=False)
     """Rows that :meth:`keep` left out on the way to this batch."""
+    scored: list[Scored] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The scores that rows were given on the way to this batch, for the histograms of the run."""
 
     @property  # type: ignore[misc]  # it is set like the field it stands for
     def data(self) -> pa.Table:
@@ -80,7 +83,7 @@ class TableTask(Task[pa.Table]):
         names = self.names
         _ = self.data  # rows that are only selected are copied together: the others stay here
         state = {**self.__dict__, "_origin": None, "_hint": None, "_parents": None, "_names": names}
-        state["dropped"] = []  # booked where the rows were dropped
+        state["dropped"], state["scored"] = [], []  # booked where the rows were dropped and scored
         return state
 
     # -- rows --------------------------------------------------------------------------------------------------------
@@ -122,7 +125,7 @@ class TableTask(Task[pa.Table]):
         selected = self._like(self._table, self._names)
         selected._table_bytes, selected._selection = self._table_bytes, chosen
         selected._origin, selected._hint, selected._parents = self._origin, self._hint, self._parents
-        selected.dropped = list(self.dropped)
+        selected.dropped, selected.scored = list(self.dropped), list(self.scored)
         return selected
 
     def keep(self, mask: Any, reason: str = "", score: Any = None) -> Self:
@@ -140,12 +143,18 @@ class TableTask(Task[pa.Table]):
         kept = _truth(mask)
         if len(kept) != self.num_items:
             raise ValueError(f"keep(): the mask has {len(kept)} values for {self.num_items} rows")
-        if kept.all():
+        scores = None if score is None else _one_array(score)
+        numbers = None if scores is None else numbers_of(scores)
+        if kept.all() and numbers is None:
             return self
-        rows = np.flatnonzero(~kept)
-        scores = None if score is None else _one_array(score).take(arrow_array(rows))
-        result = self.select(np.flatnonzero(kept))
-        result.dropped = [*self.dropped, Drop(self, rows, reason or NO_REASON, scores)]
+        result = copy.copy(self)
+        if not kept.all():
+            rows = np.flatnonzero(~kept)
+            of_rows = None if scores is None else scores.take(arrow_array(rows))
+            result = self.select(np.flatnonzero(kept))
+            result.dropped = [*self.dropped, Drop(self, rows, reason or NO_REASON, of_rows)]
+        if numbers is not None:
+            result.scored = [*self.scored, Scored(reason or NO_REASON, numbers, kept)]
         return result
 
     @classmethod
@@ -204,7 +213,7 @@ class TableTask(Task[pa.Table]):
         made = self._like(table, names)
         if names is None and self._origin is not None:
             made._origin, made._parents = self, np.arange(table.num_rows)
-        made.dropped = list(self.dropped)
+        made.dropped, made.scored = list(self.dropped), list(self.scored)
         return made
 
     def with_table(self, table: pa.Table) -> Self:
@@ -219,7 +228,7 @@ class TableTask(Task[pa.Table]):
         """
         made = self._like(as_table(table), None)
         made._origin, made._hint = self, _index_of(table)
-        made.dropped = list(self.dropped)
+        made.dropped, made.scored = list(self.dropped), list(self.scored)
         return made
 
     def derived(self, table: pa.Table, parents: Sequence[int] | NDArray[np.int64]) -> Self:
@@ -233,12 +242,13 @@ class TableTask(Task[pa.Table]):
         names = self.names
         made = self._like(as_table(table), None if names is None else names.divided(numbers))
         made._parents = numbers
-        made.dropped = list(self.dropped)
+        made.dropped, made.scored = list(self.dropped), list(self.scored)
         return made
 
     def _like(self, table: pa.Table, names: RowNames | None) -> Self:
         made = copy.copy(self)
-        made._metadata, made._stage_perf, made.dropped = dict(self._metadata), list(self._stage_perf), []
+        made._metadata, made._stage_perf = dict(self._metadata), list(self._stage_perf)
+        made.dropped, made.scored = [], []
         made._set_table(table, names)
         return made
 
@@ -283,7 +293,7 @@ class TableTask(Task[pa.Table]):
             table = pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
         narrowed = self._like(table, self._names)
         narrowed._table_bytes, narrowed._origin, narrowed._hint = nbytes, self._origin, self._hint
-        narrowed._parents, narrowed.dropped = self._parents, list(self.dropped)
+        narrowed._parents, narrowed.dropped, narrowed.scored = self._parents, list(self.dropped), list(self.scored)
         if len(rows) < table.num_rows:
             narrowed._selection = np.asarray(rows, np.int64)
         return narrowed

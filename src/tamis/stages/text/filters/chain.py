@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
-from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
+from tamis.tasks.scored import Scored, numbers_of
 
 __all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]
 
@@ -39,6 +41,7 @@ class Rows:
         self.batch, self._stages = batch, stages
         self.table, self.left = batch.selection
         self.dropped: list[Drop] = []
+        self.scored: list[Scored] = []
         self.member = 0
         """The position of the stage that works on the rows now, where several run as one."""
         self._written: dict[str, pa.Array] = {}
@@ -76,11 +79,11 @@ class Rows:
         self.left, self._numbers = self.left[kept], self._numbers[kept]
 
     def result(self) -> DocumentBatch:
-        """The batch of the rows that are left, with what was dropped; the batch itself if nothing has changed."""
-        if not self._written and not self.dropped:
-            return self.batch
-        result = self.batch.narrowed(self.left, self._written)
-        result.dropped += self.dropped
+        """The batch of the rows that are left, with what was dropped; the same rows if nothing has changed."""
+        unchanged = not self._written and not self.dropped
+        result = copy.copy(self.batch) if unchanged else self.batch.narrowed(self.left, self._written)
+        result.dropped = [*result.dropped, *self.dropped]
+        result.scored = [*result.scored, *self.scored]
         return result
 
     def _whole(self, name: str) -> pa.ChunkedArray:
@@ -107,6 +110,9 @@ class Step:
     reads: str
     writes: str | None = None
     invert: bool = False
+
+    decides: ClassVar[bool] = True
+    """Whether rows are dropped by the score."""
 
     @property
     def columns(self) -> list[str]:
@@ -137,6 +143,14 @@ class Step:
         operation = self.operation
         reason = operation.reason() if isinstance(operation, DocumentFilter) else f"rejected by {name_of(operation)}"
         return f"not ({reason})" if self.invert else reason
+
+    def note(self, rows: Rows, scores: NDArray[np.float64] | None, kept: NDArray[np.bool_] | None = None) -> None:
+        """Note the scores of the rows that are left, before some of them are dropped, for the run's histograms."""
+        if scores is None:
+            return
+        bounds = self.operation.bounds() if self.decides and isinstance(self.operation, ThresholdFilter) else None
+        name = name_of(self.operation)
+        rows.scored.append(Scored(name, scores, kept, bounds or (None, None), self.invert, rows.member))
 
     def _criterion(self, decides: bool) -> Criterion | None:
         operation = self.operation
@@ -177,6 +191,8 @@ class Step:
 class ScoreStep(Step):
     """Scores and drops nothing."""
 
+    decides = False
+
     @property
     def releases_gil(self) -> bool:
         operation = self.operation
@@ -189,7 +205,9 @@ class ScoreStep(Step):
         return self._criterion(decides=False)
 
     def run(self, rows: Rows) -> None:
-        rows.write(self.writes, self._score(rows).array)
+        scores = self._score(rows).array
+        self.note(rows, numbers_of(scores))
+        rows.write(self.writes, scores)
 
 
 class ScoreKeepStep(Step):
@@ -206,7 +224,9 @@ class ScoreKeepStep(Step):
     def run(self, rows: Rows) -> None:
         scores = self._score(rows)
         rows.write(self.writes, scores.array)
-        self._drop(rows, self._keep(scores, bool), scores.array)
+        kept = self._keep(scores, bool)
+        self.note(rows, numbers_of(scores.array), kept)
+        self._drop(rows, kept, scores.array)
 
 
 class KeepStep(Step):
@@ -223,7 +243,9 @@ class KeepStep(Step):
     def run(self, rows: Rows) -> None:
         scores = _one_array(rows.column(self.reads))
         decide = bool if isinstance(self.operation, DocumentFilter) else self.operation
-        self._drop(rows, self._keep(Scores(scores), decide), scores)
+        kept = self._keep(Scores(scores), decide)
+        self.note(rows, numbers_of(scores), kept)
+        self._drop(rows, kept, scores)
 
 
 def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
@@ -243,6 +265,7 @@ def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
             measured_by.update({other: (found, number) for number, other in enumerate(together)})
         measured, number = measured_by[place]
         kept = measured.kept_by(number, rows.left)
+        step.note(rows, measured.raw_scores_of(number, rows.left), kept)
         if step.writes is not None:
             # The scores of rows that were dropped before mean nothing; those rows are not in the result.
             every = len(measured.rows) == rows.table.num_rows

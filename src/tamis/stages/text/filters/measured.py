@@ -118,6 +118,11 @@ class Measured:
         scores: NDArray[Any] = self.scores[criterion] if rows is None else self.scores[criterion][self._places(rows)]
         return scores.astype(np.int64) if self.criteria[criterion].check.denominator is None else scores
 
+    def raw_scores_of(self, criterion: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The scores by one criterion as floating-point numbers; nothing is copied if no row was left out before."""
+        whole: NDArray[np.float64] = self.scores[criterion]
+        return whole if len(rows) == len(whole) else whole[self._places(rows)]
+
     def kept_by(self, criterion: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of some rows that passed all earlier criteria pass this one, too."""
         kept: NDArray[np.bool_] = self.failed[self._places(rows)] != criterion
