@@ -16,24 +16,16 @@ if (
 ):  # a shell in the background has it ignored, and children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_RAY_FIRST = {
-    "test_parity.py",
-    "test_ray_data.py",
-    "test_ray_executor.py",
-    "test_ray_failures.py",
-    "test_ray_nodes.py",
-    "test_seeds_on_ray.py",
-    "test_streaming_gpu.py",
-    "test_xenna.py",
-}
-_RAY_LAST = {
+_STARTS_RAY = {
     "test_client.py",
     "test_external.py",
     "test_ray_no_shared_files.py",
+    "test_ray_nodes.py",
     "test_ray_scripts.py",
     "test_slurm.py",
+    "test_streaming_gpu.py",
 }
-"""Modules whose tests start Ray. Single tests of others are marked where they are."""
+"""Modules whose tests start clusters of their own. Single tests of others are marked where they are."""
 
 _SLOW = {
     "analysis",
@@ -59,20 +51,47 @@ _SLOW = {
 """Folders and modules whose tests run whole pipelines and programs."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook, and comes first otherwise
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that start Ray and slow ones, which ``make check`` leaves out.
 
-    The tests of a module run in one process. Those that start Ray run in two processes only, one of which begins with
-    them while the other one ends with them: many clusters on a small machine slow each other down.
+    The tests of a module run in one process, and so do those that share a cluster, which come first. Tests that start
+    clusters of their own run in another one: many clusters on a small machine slow each other down.
     """
     turns: dict[pytest.Item, int] = {}
     for item in items:
         parts = {*item.path.parts}
-        if (_RAY_FIRST | _RAY_LAST) & parts:
+        if _shares_cluster(item) or _STARTS_RAY & parts:
             item.add_marker(pytest.mark.ray)
         if _SLOW & parts:
             item.add_marker(pytest.mark.slow)
         starts_ray = item.get_closest_marker("ray") is not None
-        turns[item] = 0 if _RAY_FIRST & parts else 2 if starts_ray else 1
+        turns[item] = 0 if _shares_cluster(item) else 2 if starts_ray else 1
         item.add_marker(pytest.mark.xdist_group(f"ray {turns[item]}" if starts_ray else str(item.path)))
     items.sort(key=lambda item: turns[item])
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> None:
+    """A cluster with two cores and two GPUs, to which this process is connected.
+
+    Modules that follow each other share it, because a start takes seconds.
+    """
+    ray = pytest.importorskip("ray")
+    from ray_faults import start_small_cluster
+
+    if not ray.is_initialized():
+        start_small_cluster()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the shared cluster after the last test that uses it, so that no other test finds it."""
+    if _shares_cluster(item) and (nextitem is None or not _shares_cluster(nextitem)):
+        import ray
+
+        ray.shutdown()
+
+
+def _shares_cluster(item: pytest.Item) -> bool:
+    return "ray_cluster" in getattr(item, "fixturenames", ())
