@@ -18,7 +18,6 @@ if (
 
 _STARTS_RAY = {
     "test_client.py",
-    "test_external.py",
     "test_ray_no_shared_files.py",
     "test_ray_nodes.py",
     "test_ray_scripts.py",
@@ -55,8 +54,8 @@ _SLOW = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that start Ray and slow ones, which ``make check`` leaves out.
 
-    The tests of a module run in one process, and so do those that share a cluster, which come first. Tests that start
-    clusters of their own run in another one: many clusters on a small machine slow each other down.
+    The tests of a module run in one process, and so do all tests that start Ray: many clusters on a small machine slow
+    each other down. They come first, because together they take longest, and those that share a cluster before others.
     """
     turns: dict[pytest.Item, int] = {}
     for item in items:
@@ -66,8 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _SLOW & parts:
             item.add_marker(pytest.mark.slow)
         starts_ray = item.get_closest_marker("ray") is not None
-        turns[item] = 0 if _shares_cluster(item) else 2 if starts_ray else 1
-        item.add_marker(pytest.mark.xdist_group(f"ray {turns[item]}" if starts_ray else str(item.path)))
+        turns[item] = 0 if _shares_cluster(item) else 1 if starts_ray else 2
+        item.add_marker(pytest.mark.xdist_group("ray" if starts_ray else str(item.path)))
     items.sort(key=lambda item: turns[item])
 
 

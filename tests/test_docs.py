@@ -47,7 +47,7 @@ def outputs_of(text: str) -> list[str]:
     return [b["code"] for b in BLOCK.finditer(text) if said_before(text, b) == "output"]
 
 
-ON_A_CLUSTER = ["docs/executor-ray-actor-pool.md", "docs/executor-ray-data.md", "docs/executor-streaming.md"]
+ON_A_CLUSTER = [f"docs/executor-{name}.md" for name in ("ray-actor-pool", "ray-data", "streaming", "xenna")]
 """Pages whose script finds a running cluster, as most users have one. The other ones start theirs."""
 
 

@@ -53,13 +53,27 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 ENOUGH = {
+    "local-processes": ("branch", "composite", "exchanges", "filter", "map", "no-writer", "none", "shuffle"),
     "local-batch": ("batches", "branch", "shuffle"),
+    "streaming": (
+        "after-a-writer",
+        "batches",
+        "branch",
+        "exchanges",
+        "failing-rows",
+        "fan-out",
+        "nothing-left",
+        "shuffle",
+    ),
     "streaming-unfused": ("batches", "branch", "shuffle"),
     "ray-actor-pool": ("branch", "shuffle"),
     "ray-data": ("branch", "shuffle"),
     "xenna": ("branch", "failing-rows"),
 }
-"""For executors that share their code with another one: pipelines with all kinds of stages."""
+"""For executors that share their code with another one: pipelines with all kinds of stages.
+
+Worker processes and the streaming executor share the coordinator: every pipeline runs on one of them, beside threads.
+"""
 
 
 def combinations() -> Iterator[Any]:

@@ -18,7 +18,7 @@ from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
 from tamis.tasks import DocumentBatch
 
-WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("processes", 4)]
+WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("processes", 2)]
 
 
 def contents(root: Path) -> dict[str, bytes]:
