@@ -21,6 +21,10 @@ VICTIM = 47
 """The row whose task is the one that goes wrong (see :func:`parity_pipelines.write_input`)."""
 
 
+WITHOUT_HELPERS = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+"""For the head of a ``Cluster``: no dashboard, no log on the driver, no autoscaler of machines. Each takes seconds."""
+
+
 def start_small_cluster() -> None:
     """Start a private cluster on this machine, with two cores and two GPUs, and connect this process to it."""
     ray.init(
