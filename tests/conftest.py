@@ -2,12 +2,14 @@
 
 import os
 import signal
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 os.environ.setdefault("TAMIS_KERNELS", "wait")
+os.environ.setdefault("RAY_worker_niceness", "0")  # with 15, which is the default, other tests come first
 
 settings.register_profile("no deadline", deadline=None)  # how long a test takes depends on what else the machine does
 settings.load_profile("no deadline")
@@ -50,6 +52,7 @@ _SLOW = {
     "test_command.py",
     "test_examples.py",
     "test_exchange.py",
+    "test_external.py",
     "test_extremes.py",
     "test_keeper.py",
     "test_limits.py",
@@ -118,10 +121,9 @@ def ray_cluster() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the shared cluster after the last test that uses it, so that no other test finds it."""
-    if _shares_cluster(item) and (nextitem is None or not _shares_cluster(nextitem)):
-        import ray
-
-        ray.shutdown()
+    is_last = _shares_cluster(item) and (nextitem is None or not _shares_cluster(nextitem))
+    if is_last and "ray" in sys.modules:
+        sys.modules["ray"].shutdown()
 
 
 def _shares_cluster(item: pytest.Item) -> bool:

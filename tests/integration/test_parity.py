@@ -65,9 +65,9 @@ ENOUGH = {
         "nothing-left",
         "shuffle",
     ),
-    "streaming-unfused": ("batches", "branch", "shuffle"),
+    "streaming-unfused": ("batches", "branch"),
     "ray-actor-pool": ("branch", "shuffle"),
-    "ray-data": ("branch", "shuffle"),
+    "ray-data": ("branch",),
     "xenna": ("branch", "failing-rows"),
 }
 """For executors that share their code with another one: pipelines with all kinds of stages.
