@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from tamis.tasks.base import Task, digest
 
@@ -56,6 +56,11 @@ class FileGroup(Task[list[Any]]):
     def __post_init__(self) -> None:
         if not self.slices:
             self.slices = tuple(FileSlice(str(path)) for path in self.data)
+
+    def __copy__(self) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     @property
     def num_items(self) -> int:
