@@ -401,7 +401,7 @@ def test_of_filters_that_run_as_one_the_one_that_raises_is_named(tmp_path: Path)
         ScoreFilter(_fails).with_(name="broken"),
         ScoreFilter(WordCountFilter(min_words=1)).with_(name="again"),
     ]
-    with pytest.raises(StageError, match=r"stage 'broken', task 000000, tried 2 times: KeyError"):
+    with pytest.raises(StageError, match=r"stage 'broken', task 000000, tried 3 times: KeyError"):
         run(tmp_path, stages, batches(1))
 
 

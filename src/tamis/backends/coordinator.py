@@ -253,25 +253,19 @@ class Coordinator:
         self._deaths = 0
         self.books.succeeded(state.group, batch, outcome)
         maker = Maker(assignment.group, batch) if self._substrate.volatile else None
-        made = 0
         for envelope in outcome.outputs:
-            made += envelope.nbytes
             envelope.maker = maker
-            if envelope.vertex >= 0:
-                target = self._plan.group_of[envelope.vertex]
-                state.sent[target] = state.sent.get(target, 0) + 1
-            self.scheduler.send(envelope)
-        weight = sum(e.weight for e in batch)
+        weight, made = sum(e.weight for e in batch), sum(e.nbytes for e in outcome.outputs)
         if weight and made:
             state.out_ratio = max(state.out_ratio, made / weight)
-        state.done += len(batch)
-        self.books.check_budget()
-        if self._doubtful:
-            self._settle_doubts(state)
         self.timings[assignment.group].service.add(outcome.seconds, len(batch))
         for envelope in batch:
             envelope.attempt = envelope.deaths = 0  # if its outputs are lost, the repetition counts from zero
-            self.scheduler.leave(state, envelope)
+            envelope.isolation = None
+        self.scheduler.pass_on(state, batch, outcome.outputs)
+        self.books.check_budget()
+        if self._doubtful:
+            self._settle_doubts(state)
 
     def _on_failure(self, assignment: Assignment, failure: Failure) -> None:
         state, batch = self.scheduler.groups[assignment.group], assignment.batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,12 +27,12 @@ class IsolatedCalls:
 
     Args:
         stage: The stage, set up.
-        name: Its name in the plan.
+        names: Its name in the plan; those of its members where several stages run as one.
         tasks: What it is given.
     """
 
     stage: Stage
-    name: str
+    names: Sequence[str]
     tasks: list[Task[Any]]
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class IsolatedCalls:
         trials = Trials(fresh, worker, self.tasks, fresh.timeout_s)
         try:
             while (piece := search.piece()) is not None:
-                problem = trials.problem(piece)
-                search.tell(None if problem is None else replace(problem, stage=self.name))
+                problem, member = trials.problem(piece)
+                search.tell(None if problem is None else replace(problem, stage=self.names[member]))
         finally:
             trials.close()
 
@@ -121,7 +121,7 @@ class IsolatedCalls:
 
     def _failure(self, error: BaseException) -> Failure:
         assert isinstance(error, Exception)
-        return failure_of(self.name, error)
+        return failure_of(self.names[getattr(error, "raised_by_member", 0)], error)
 
 
 class AllItemsFailedError(Exception):

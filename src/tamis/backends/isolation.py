@@ -168,8 +168,8 @@ class Trials:
             write_task(task, path)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def problem(self, piece: range) -> Failure | None:
-        """What goes wrong with some items; ``None`` if nothing does."""
+    def problem(self, piece: range) -> tuple[Failure | None, int]:
+        """What goes wrong with some items; ``None`` if nothing does. And in which stage, where several run as one."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -191,8 +191,8 @@ class Trials:
             if timer is not None:
                 timer.cancel()
         if answer is not None:
-            failure: Failure | None = pickle.loads(answer)
-            return failure
+            found: tuple[Failure | None, int] = pickle.loads(answer)
+            return found
         self._process = None
         code = process.wait()
         if killed.is_set():
@@ -201,7 +201,7 @@ class Trials:
             words = "the worker process was killed (signal 9): often the machine was out of memory"
         else:
             words = f"the worker process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
-        return Failure("", words, died=True)
+        return Failure("", words, died=True), 0
 
     def close(self) -> None:
         """End the process and remove the files."""

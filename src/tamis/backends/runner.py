@@ -105,7 +105,7 @@ class GroupRunner:
         began = time.perf_counter()
         if isolation is None:
             return self._run(tasks, began, await self._calls.results(stage, tasks))
-        isolated = IsolatedCalls(stage, self._spec.names[self._spec.entry], tasks)
+        isolated = IsolatedCalls(stage, self._names(self._spec.entry), tasks)
         made = await isolated.awaited(self._calls)
         return self._run(isolated.tasks, began, made, isolated.failed)
 
@@ -252,7 +252,7 @@ class GroupRunner:
         tasks = [self._named(task) for task in tasks]
         began = time.perf_counter()
         if self._isolation is not None and made is None:
-            isolated = IsolatedCalls(stage, self._spec.names[vertex], tasks)
+            isolated = IsolatedCalls(stage, self._names(vertex), tasks)
             results = isolated.results(self._fresh_if_it_kills(vertex), self._worker)
             tasks, failed = isolated.tasks, isolated.failed
         else:
@@ -289,20 +289,24 @@ class GroupRunner:
 
     def _fresh_if_it_kills(self, vertex: int) -> ProcessingStage[Any, Any] | None:
         """The stage, not set up, if a worker died of it."""
-        members = self._spec.members.get(vertex, (vertex,))
         died = self._isolation.died if self._isolation is not None else ()
-        return self._spec.stages[vertex] if any(self._spec.names[m] in died for m in members) else None
+        return None if set(died).isdisjoint(self._names(vertex)) else self._spec.stages[vertex]
+
+    def _names(self, vertex: int) -> list[str]:
+        """The names of the stages that run as one at a vertex."""
+        return [self._spec.names[member] for member in self._spec.members.get(vertex, (vertex,))]
 
     def _set_aside(self, vertex: int, account: RowAccount, failed: Sequence[FailedItem]) -> None:
         """Note items that fail, for the quarantine."""
         for item in failed:
-            stats = self._stats(vertex)
+            number = self._names(vertex).index(item.failure.stage)
+            stats = self._stats(self._spec.members.get(vertex, (vertex,))[number])
             if isinstance(item.task, FileGroup):
                 stats.tasks_set_aside += 1
                 stats.tasks_uncounted += 1
             else:
                 stats.quarantined += 1
-                account.failed += 1
+                account.failed_by[number] = account.failed_by.get(number, 0) + 1
             self._records.fail(item)
 
     def _check_columns(self, vertex: int, task: TableTask) -> None:
@@ -325,7 +329,7 @@ class GroupRunner:
         for number, member in enumerate(members):
             stats = self._stats(member)
             stats.rows_in += left
-            left -= account.dropped_by.get(number, 0)
+            left -= account.dropped_by.get(number, 0) + account.failed_by.get(number, 0)
             if number:
                 stats.tasks_in += tasks
             if member != members[-1]:

@@ -171,6 +171,17 @@ class SchedulerState:
         else:
             self._enqueue(envelope)
 
+    def pass_on(self, state: GroupState, batch: list[Envelope], made: Sequence[Envelope]) -> None:
+        """A batch is done: send what was made of it."""
+        for envelope in made:
+            if envelope.vertex >= 0:
+                target = self._plan.group_of[envelope.vertex]
+                state.sent[target] = state.sent.get(target, 0) + 1
+            self.send(envelope)
+        state.done += len(batch)
+        for envelope in batch:
+            self.leave(state, envelope)
+
     def leave(self, state: GroupState, envelope: Envelope) -> None:
         """A task is finished; its children, if any, are queued already."""
         state.live -= 1
@@ -190,10 +201,7 @@ class SchedulerState:
         """Queue a batch, unless an earlier start of the run has finished it: then go on with what it made."""
         made = self._books.recall(state.group, batch)
         if made is not None:
-            for envelope in made:
-                self.send(envelope)
-            for envelope in batch:
-                self.leave(state, envelope)
+            self.pass_on(state, batch, made)
             return
         lost = [e for e in batch if e.payload is GONE]
         missing = len(lost)

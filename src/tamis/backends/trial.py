@@ -43,8 +43,8 @@ def main() -> None:
         send(answers, pickle.dumps(problem(stage, items.select(range(start, stop)), loop)))
 
 
-def problem(stage: ProcessingStage[Any, Any], tasks: list[Task[Any]], loop: WorkerLoop) -> Failure | None:
-    """What goes wrong when a stage is given some tasks; ``None`` if nothing does."""
+def problem(stage: ProcessingStage[Any, Any], tasks: list[Task[Any]], loop: WorkerLoop) -> tuple[Failure | None, int]:
+    """What goes wrong when a stage is given some tasks, and in which member of a stage that stands for several."""
     try:
         calls = list(calls_of(stage, tasks))
         begun = (awaited(loop, call.begin(stage)) if stage.is_async else call.begin(stage) for call in calls)
@@ -53,8 +53,9 @@ def problem(stage: ProcessingStage[Any, Any], tasks: list[Task[Any]], loop: Work
                 remove_unpublished(item)
     except Exception as error:  # noqa: BLE001 - whatever a stage raises is the answer
         failure = failure_of(stage.name, error)
-        return Failure(failure.stage, failure.error, failure.frames, kind=failure.kind)
-    return None
+        told = Failure(failure.stage, failure.error, failure.frames, kind=failure.kind)
+        return told, getattr(error, "raised_by_member", 0)
+    return None, 0
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ def parser() -> argparse.ArgumentParser:
     _add_run(command("run", "run", "Run a recipe."))
     plan = command("plan", "run", "Check a recipe and show what would run; nothing is run.")
     _add_recipe(plan)
+    plan.add_argument("--resume", action="store_true", help="also show what is left to do of a run")
+    plan.add_argument("--run-dir", metavar="DIR", help="the directory of that run; by default one that did not end")
     plan.set_defaults(dry_run=True, json=False)
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))

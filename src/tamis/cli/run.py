@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 from tamis.cli.output import complain, print_json, terminal_width, write, write_styled
 
 if TYPE_CHECKING:
+    from tamis.pipeline.preview import GroupPreview
     from tamis.pipeline.recipe import Recipe
+    from tamis.plan import Plan
     from tamis.runs.progress import ProgressKind
     from tamis.runs.result import RunResult
 
@@ -24,11 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = _recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
     if arguments.dry_run:
-        plan = str(pipeline.plan(executor))
-        if arguments.json:
-            print_json({"plan": plan})
-        else:
-            write(plan)
+        _show_plan(pipeline.plan(executor), recipe, arguments)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
     own = {name: getattr(recipe.run, name) for name in ("run_dir", "scratch", "drop_ledger", "failure_budget")}
@@ -41,6 +39,39 @@ def run(arguments: argparse.Namespace) -> int:
         write_styled(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
         write(f"report: {result.run_dir}/report.html")
     return _status(result)
+
+
+def _show_plan(plan: Plan, recipe: Recipe, arguments: argparse.Namespace) -> None:
+    """Show a plan and, if asked, what is left to do of a run."""
+    left = None
+    if getattr(arguments, "resume", False):
+        from tamis.pipeline.preview import preview_run
+
+        left = preview_run(plan, _run_to_go_on_with(plan, recipe))
+    if arguments.json:
+        print_json({"plan": str(plan), **({} if left is None else {"left": [dataclasses.asdict(one) for one in left]})})
+        return
+    write(str(plan))
+    for one in left or ():
+        write(f"\n  {' > '.join(one.stages)}\n    {_left_words(one)}")
+
+
+def _left_words(left: GroupPreview) -> str:
+    if left.after:
+        return "everything, once the stages before have finished"
+    again = f", and {left.again} that are needed again" if left.again else ""
+    return f"{left.finished} tasks are finished, {left.to_do} are left to do{again}"
+
+
+def _run_to_go_on_with(plan: Plan, recipe: Recipe) -> str:
+    from tamis.errors import PlanError
+    from tamis.pipeline.outputs import fingerprint
+    from tamis.runs.past_runs import unfinished_run
+
+    found = recipe.run.run_dir or unfinished_run(os.path.join(".tamis", "runs"), plan.name, fingerprint(plan))
+    if found is None:
+        raise PlanError("there is no run of this recipe to go on with: name its directory with --run-dir")
+    return found
 
 
 def _recipe_from(arguments: argparse.Namespace) -> Recipe:

@@ -71,14 +71,13 @@ class Outputs:
     def are_complete(self) -> bool:
         """Whether an earlier start has finished the run: same pipeline, same input, and its files are all there."""
         end = self.finished.finished
-        if end is None or end["plan"] != self._run.fingerprint or not end["input"]:
+        if end is None or self.damage or end["plan"] != self._run.fingerprint or not end["input"]:
             return False
         try:
             if end["input"] != self._current_input():
                 return False
         except (TamisError, OSError):
             return False  # the run itself says what is wrong with the input
-        self.finished.check_files()
         return self.finished.is_whole
 
     def end(self, state: str) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def run_plan(
 def _complete(directory: RunDirectory, outputs: Outputs, observer: Observer) -> RunResult:
     """The result of a run that an earlier start has finished."""
     outputs.finished.close()
+    directory.remove_scratch()
     summary = load_summary(directory.path)
     observer.message(
         f"There is nothing to do: {directory.path} holds this run, finished, and its input has not changed. To start "

@@ -44,7 +44,8 @@ def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
         for base in thing.__bases__:
             yield from _value(base, seen)
         for name, value in sorted(vars(thing).items()):
-            if name not in ("__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__annotations__"):
+            # Python itself adds attributes with such names, some of them later.
+            if not name.startswith("__") or isinstance(_unwrapped(value), types.FunctionType):
                 yield name
                 yield from _value(value, seen)
     elif isinstance(thing, types.FunctionType):

@@ -169,7 +169,10 @@ class FinishedWork:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def restore_names(self) -> None:
-        """Give files the names that a crash, after they were recorded, kept them from getting."""
+        """Give files the names that a crash, after they were recorded, kept them from getting.
+
+        Files of the run directory that the ledger does not name are removed.
+        """
         for path, file in self._files.items():
             if file.temporary and file.temporary in self._listing(parent(path)):
                 real, options = self._located(path)
@@ -177,7 +180,7 @@ class FinishedWork:
         self._listings.clear()
         for folder in self._own_folders:
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
-                if name.startswith(".") and name.endswith(".tmp"):
+                if os.path.join(folder, name) not in self._files:
                     remove_file(os.path.join(folder, name))
 
     def forget_files(self, directory: str) -> None:
@@ -189,14 +192,19 @@ class FinishedWork:
     def is_whole(self) -> bool:
         """Whether all files that a finished run keeps are there."""
         between = redacted(join(self._scratch, ""))
-        kept = (file for path, file in self._files.items() if file.key in self._lines and not path.startswith(between))
-        return all(file.key not in self._invalid for file in kept)
+        whole = all(path.startswith(between) or file.key not in self._lines for path, file in self._missing())
+        self._listings.clear()
+        return whole
 
     def check_files(self) -> None:
         """Forget batches whose files are gone or have another size."""
+        self._invalid.update(file.key for _, file in self._missing())
+
+    def _missing(self) -> Iterator[tuple[str, _File]]:
+        """Files that are gone or have another size."""
         for path, file in self._files.items():
             if file.key and self._listing(parent(path)).get(base_name(path)) != file.nbytes:
-                self._invalid.add(file.key)
+                yield path, file
 
     def _listing(self, directory: str) -> dict[str, int]:
         """The files of a directory and their sizes, listed once."""

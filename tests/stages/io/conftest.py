@@ -67,8 +67,9 @@ def write_all(
     output = OutputDirectory([stages[-1]])  # type: ignore[list-item]  # a sink
     run = WriterRun(f"20260101-000000-{next(RUNS):08x}", "run", "test", fingerprint, "2026-01-01T00:00:00+00:00")
     published: list[str] = []
-    output.claim(run, lambda: "input")
+    output.lock(run)
     try:
+        output.prepare(run, lambda: "input")
         for stage in stages:
             stage.setup(WorkerMetadata(scratch=str(scratch)))
             step = _merged if isinstance(stage, MergeShards) else _processed
