@@ -20,8 +20,11 @@ LOCAL = [LocalExecutor(0), LocalExecutor(2, "threads"), LocalExecutor(2, "proces
 KINDS = ["inline", "threads", "processes"]
 
 
-def run(tmp_path: Path, stage: ProcessingStage[Any, Any], executor: Any, tasks: list[DocumentBatch]) -> Any:
-    return Pipeline("p", stages=[stage]).run(executor, tasks, run_dir=str(tmp_path / "run"), progress="off")
+def run(
+    tmp_path: Path, stage: ProcessingStage[Any, Any], executor: Any, tasks: list[DocumentBatch], **settings: Any
+) -> Any:
+    target = str(tmp_path / "run")
+    return Pipeline("p", stages=[stage]).run(executor, tasks, run_dir=target, progress="off", **settings)
 
 
 def numbers(result: Any, column: str = "n") -> list[int]:
@@ -58,7 +61,7 @@ def test_a_call_that_raises_or_hangs_is_tried_again_and_the_others_go_on(
 @pytest.mark.parametrize("executor", LOCAL, ids=KINDS)
 def test_calls_in_flight_are_cancelled_when_the_run_fails(tmp_path: Path, executor: LocalExecutor) -> None:
     with pytest.raises(StageError, match=r"stage 'Hangs', task 000000, tried 2 times: ValueError: no such model"):
-        run(tmp_path, Hangs(), executor, rows_of(5))
+        run(tmp_path, Hangs(), executor, rows_of(5), failure_budget=0)
 
 
 def test_a_function_may_be_async_too() -> None:
