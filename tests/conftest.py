@@ -21,6 +21,7 @@ _RAY_FIRST = {
     "test_ray_data.py",
     "test_ray_executor.py",
     "test_ray_failures.py",
+    "test_ray_metrics.py",
     "test_ray_nodes.py",
     "test_seeds_on_ray.py",
     "test_streaming_gpu.py",

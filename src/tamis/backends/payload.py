@@ -28,6 +28,7 @@ class Envelope:
         deaths: How often its worker died before.
         home: The machine that holds the payload, if that matters.
         maker: The assignment that made it, if the payload can get lost.
+        ready_s: When the batch that begins with it could be dispatched, by the clock of the run.
     """
 
     vertex: int
@@ -41,6 +42,7 @@ class Envelope:
     deaths: int = 0
     home: str = ""
     maker: Maker | None = None
+    ready_s: float = 0.0
 
 
 @dataclass(eq=False, slots=True)

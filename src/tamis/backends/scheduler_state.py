@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,9 +60,11 @@ class SchedulerState:
         plan: The groups and the edges between them.
         books: Where listed tasks are counted, and where tasks at the end of the pipeline go.
         scratch: The run's directory for data between stages.
+        now: The clock, in seconds.
     """
 
-    def __init__(self, plan: Plan, books: Bookkeeper, scratch: str) -> None:
+    def __init__(self, plan: Plan, books: Bookkeeper, scratch: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._plan, self._books, self._scratch = plan, books, scratch
         self.held_bytes = 0
         self.draining = False
@@ -238,7 +241,7 @@ class SchedulerState:
         last = all(
             t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices
         )
-        return GroupState(group, ReadyQueue(), ordered, out_ratio=0.0 if last else 1.0)
+        return GroupState(group, ReadyQueue(self._now), ordered, out_ratio=0.0 if last else 1.0)
 
     def _ordered_after(self, group: Group) -> list[OrderedBatches]:
         """The ordered queues that tasks of this group may reach."""

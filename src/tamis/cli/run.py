@@ -21,6 +21,8 @@ SET_ASIDE: Final = 3
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a recipe; show its progress on stderr and its result on stdout."""
+    from tamis.pipeline.recipe import OF_THE_RUN
+
     recipe = _recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
     if arguments.dry_run:
@@ -31,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
             write(plan)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
-    own = {name: getattr(recipe.run, name) for name in ("run_dir", "scratch", "drop_ledger")}
+    own = {name: getattr(recipe.run, name) for name in OF_THE_RUN}
     result = pipeline.run(executor, progress=progress, **own)
     if arguments.json:
         print_json({**result.summary.to_dict(), "run_dir": str(result.run_dir)})
@@ -60,6 +62,9 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "workers": arguments.workers,
         "run_dir": getattr(arguments, "run_dir", None),
         "scratch": getattr(arguments, "scratch", None),
+        "metrics_port": getattr(arguments, "metrics_port", None),
+        "metrics_host": getattr(arguments, "metrics_host", None),
+        "traces": True if getattr(arguments, "traces", False) else None,
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}

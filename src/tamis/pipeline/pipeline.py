@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from tamis.backends.base import Executor
 from tamis.errors import PlanError, redacted
+from tamis.pipeline.monitor import Monitoring, RunMonitor
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
+from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
@@ -116,6 +118,9 @@ class Pipeline:
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
         drop_ledger: bool = True,
         scratch: str | None = None,
+        metrics_port: int | None = None,
+        metrics_host: str = LOOPBACK,
+        traces: bool | None = None,
     ) -> RunResult:
         """Run the pipeline.
 
@@ -131,6 +136,9 @@ class Pipeline:
             scratch: Where data between stages is kept: a local path, or an fsspec address such as
                 ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
                 of Ray where the machines of a cluster do not share it.
+            metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one. By default none.
+            metrics_host: The address to listen on; by default only programs of this machine can connect.
+            traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -138,7 +146,10 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger, scratch)
+        with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
+            return run_plan(
+                plan, executor, initial, self.description, run_dir, progress, drop_ledger, scratch, monitor=monitor
+            )
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,12 +12,14 @@ from typing import Any, Literal
 import tamis
 from tamis.backends.base import Executor, Run
 from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
+from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.outputs import Outputs
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
+from tamis.runs.process_memory import peak_memory
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
@@ -39,6 +40,8 @@ def run_plan(
     progress: Literal["auto", "live", "plain", "off"] | Observer,
     drop_ledger: bool = True,
     scratch: str | None = None,
+    *,
+    monitor: RunMonitor,
 ) -> RunResult:
     """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
     executor.check(plan)
@@ -50,7 +53,9 @@ def run_plan(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
         with Outputs(plan, directory, initial, started) as outputs:  # last, since it may remove earlier output
-            return _run(plan, executor, initial, description, directory, outputs, observer, drop_ledger, started)
+            return _run(
+                plan, executor, initial, description, directory, outputs, observer, drop_ledger, started, monitor
+            )
     finally:
         directory.release()
 
@@ -65,6 +70,7 @@ def _run(
     observer: Observer,
     drop_ledger: bool,
     started: str,
+    monitor: RunMonitor,
 ) -> RunResult:
     began = time.monotonic()
     state = FAILED
@@ -73,6 +79,7 @@ def _run(
     with StopSignal() as stop:
         run = Run(directory, RunJournal(directory, check=outputs.check), observer, stop, initial, drop_ledger)
         try:
+            monitor.begin(run, executor.describe())
             directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
             state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
             notes = _tell(observer, _notes(plan), notes)
@@ -96,9 +103,10 @@ def _run(
             plan=redacted(str(plan)),
             error="" if failure is None else _shown(failure),
             notes=notes,
-            peak_memory_bytes=_peak_memory(),
+            peak_memory_bytes=peak_memory(),
             tamis=tamis.__version__,
         )
+        monitor.end(state, run.stats, summary.error)
         unrecorded = _record(run.journal, directory, summary, began)
     if failure is not None:
         if unrecorded is not None:
@@ -184,13 +192,3 @@ def _everything_set_aside(directory: RunDirectory) -> str:
     first = next(iter(directory.quarantined(1)), {})
     example = f" The first problem, in stage {first['stage']!r}: {first['problem']}" if "problem" in first else ""
     return f"every row was set aside, none was processed: they are in {directory.quarantine}.{example}"
-
-
-def _peak_memory() -> int:
-    """Highest resident memory of this process in bytes; 0 where it cannot be read."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

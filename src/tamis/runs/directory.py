@@ -3,6 +3,8 @@
 run.json        what happened, for programs
 report.html     the same, for people
 plan.txt        what was planned
+metrics.jsonl   how the counts grew, about one sample per second
+metrics-endpoint.txt  where Prometheus can read the metrics, while the run goes on
 ledger/         what is finished and which files it made
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
