@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from clusters import Nothing, Numbers
+from journals import MemoryJournal
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
@@ -17,15 +17,12 @@ from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.plan import END, Group, Plan, Vertex
 from tamis.runs.stats import GpuUse, StageStats
 from tamis.runs.traces import TaskDone
-from tamis.stages.emit import Publish
 from tamis.stages.resources import Resources
 
 
-class Journal:
-    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None: ...
-    def output(self, envelope: Envelope) -> None: ...
-    def flush(self) -> None: ...
-    def discard(self, published: Iterable[Publish]) -> None: ...
+class Journal(MemoryJournal):
+    def record(self, *_: Any) -> None: ...
+    def output(self, *_: Any) -> None: ...
 
 
 class Go:

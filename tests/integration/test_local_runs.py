@@ -448,17 +448,10 @@ def test_rows_that_cannot_be_read_go_to_the_quarantine(tmp_path: Path) -> None:
 
 def test_every_published_file_is_in_the_ledger(tmp_path: Path) -> None:
     result = run(tmp_path, [Make(5), upper])
-    named = [f["path"] for r in Ledger.read(str(Path(result.run_dir, "ledger"))) for f in r["files"]]
+    named = [f["path"] for r in Ledger.read(str(Path(result.run_dir, "ledger"))) for f in r.get("files", ())]
     there = [str(p) for p in Path(result.run_dir, "outputs").iterdir()]
     assert sorted(named) == sorted(there)
     assert len(named) == 5
-
-
-def test_a_run_directory_is_not_used_twice(tmp_path: Path) -> None:
-    pipeline = Pipeline("p", stages=[Make(1)])
-    pipeline.run(run_dir=str(tmp_path / "r"), progress="off")
-    with pytest.raises(ValueError, match="already holds a run"):
-        pipeline.run(run_dir=str(tmp_path / "r"), progress="off")
 
 
 def test_output_tasks_are_read_when_asked_for(tmp_path: Path) -> None:

@@ -94,6 +94,27 @@ def test_a_run_whose_workers_cannot_start_has_them_too(tmp_path: Path) -> None:
     assert list(last["stages"]) == ["double"]
 
 
+def test_a_run_that_goes_on_later_continues_its_file(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+
+    @processing_stage(name="mend")
+    def mend(task: DocumentBatch) -> DocumentBatch:
+        if task.data["n"][0].as_py() == 3 and not mended.exists():
+            raise ValueError("not yet")
+        return task
+
+    with pytest.raises(StageError, match="not yet"):
+        run(tmp_path, mend)
+    mended.touch()
+    run(tmp_path, mend)
+    lines = list(read_metrics(tmp_path / "run"))
+    assert [line["start"] for line in lines if "start" in line] == [1, 2]
+    samples = [line for line in lines if "t" in line]
+    assert [line["t"] for line in samples] == sorted(line["t"] for line in samples)
+    assert [line["state"] for line in samples if line["state"] != "running"] == ["failed", "done"]
+    assert samples[-1]["stages"]["mend"]["rows_out"] == 10
+
+
 def test_the_endpoint_is_there_while_the_run_goes_on(tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -128,7 +149,7 @@ def test_a_port_that_cannot_be_used_is_refused_before_anything_is_touched(tmp_pa
 def test_a_port_is_free_again_after_a_run_that_was_refused(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")  # a run is there already
-    with pytest.raises(PlanError, match="already holds a run"):
+    with pytest.raises(PlanError, match="cannot be continued"):
         run(tmp_path, double, metrics_port=0)
     assert "tamis-metrics" not in {thread.name for thread in threading.enumerate()}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tamis.backends.outcome import Failure
 from tamis.backends.payload import Envelope
+from tamis.runs.finished_work import FinishedBatch, FinishedWork
 from tamis.runs.stats import Snapshot
 from tamis.stages.emit import Publish
 
@@ -46,10 +47,25 @@ class FailurePolicy:
 
 
 class Journal(Protocol):
-    """Where finished work is recorded and published."""
+    """Where finished work is recorded and published.
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
+    Attributes:
+        finished: What earlier starts of the run have finished.
+    """
+
+    finished: FinishedWork
+
+    def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
+        """Record the number that a task of a source got."""
+
+    def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
         """Record finished tasks, the files they made and the rows they dropped."""
+
+    def recalled(self, batch: FinishedBatch) -> None:
+        """Count what an earlier start of the run has recorded."""
+
+    def forget(self, stages: Iterable[str] | None = None) -> None:
+        """Remove what earlier starts have finished and this one has no use for: of some stages, or all of it."""
 
     def output(self, envelope: Envelope) -> None:
         """Record that a task has reached the end of the pipeline."""

@@ -82,7 +82,8 @@ class Coordinator:
     ) -> None:
         self.books = Bookkeeper(plan, journal, quarantine, watcher)
         self.total_weight: int | None = None
-        self.scheduler = SchedulerState(plan, self.books, scratch, substrate.now)
+        self._recovery = Recovery(self._repeat)
+        self.scheduler = SchedulerState(plan, self.books, scratch, self._recovery.restore, substrate.now)
         self.registry, self.limits = registry, limits
         self.meter = Meter(plan, self.books.stats, registry, substrate.now)
         self._dispatcher = Dispatcher(plan, substrate, registry, self.scheduler, limits)
@@ -90,7 +91,6 @@ class Coordinator:
         self._plan, self._substrate, self._initial = plan, substrate, initial
         self._stop, self._watcher, self._manager = stop, watcher, manager
         self._failures = failures or FailurePolicy()
-        self._recovery = Recovery(self._repeat)
         self._deaths = 0  # since a task was last finished
         self._last_death: dict[str, float] = {}  # by machine
         self._began = self._shown = substrate.now()

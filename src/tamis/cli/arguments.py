@@ -149,6 +149,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--run-dir", metavar="DIR", help="directory for the report, counts, quarantine and ledger of the run"
     )
+    command.add_argument("--fresh", action="store_true", help="start over, also if there is a run to go on with")
     command.add_argument("--scratch", metavar="DIR", help="directory or address for data between stages")
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
     command.add_argument(

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
     own = {name: getattr(recipe.run, name) for name in OF_THE_RUN}
-    result = pipeline.run(executor, progress=progress, **own)
+    result = pipeline.run(executor, progress=progress, fresh=arguments.fresh, **own)
     if arguments.json:
         print_json({**result.summary.to_dict(), "run_dir": str(result.run_dir)})
     elif not arguments.quiet:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
-from tamis.errors import PlanError, redacted
+from tamis.errors import PlanError, TamisError, redacted
 from tamis.pipeline.monitor import Monitoring, RunMonitor
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
@@ -118,11 +118,15 @@ class Pipeline:
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
         drop_ledger: bool = True,
         scratch: str | None = None,
+        fresh: bool = False,
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
         traces: bool | None = None,
     ) -> RunResult:
-        """Run the pipeline.
+        """Run the pipeline, or go on with a run of it that did not come to its end.
+
+        A run goes on where it stopped when it is started again: with the same ``run_dir``, or, if none is given, with
+        the same pipeline and input. What is finished is not done again, unless its input or a stage has changed.
 
         Args:
             executor: What runs it; by default the Ray cluster that this process uses (``RAY_ADDRESS``), else this
@@ -136,6 +140,7 @@ class Pipeline:
             scratch: Where data between stages is kept: a local path, or an fsspec address such as
                 ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
                 of Ray where the machines of a cluster do not share it.
+            fresh: Whether to start over, also if ``run_dir`` holds a run or there is one to go on with.
             metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one. By default none.
             metrics_host: The address to listen on; by default only programs of this machine can connect.
             traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
@@ -146,10 +151,16 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
+        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh)
         with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
-            return run_plan(
-                plan, executor, initial, self.description, run_dir, progress, drop_ledger, scratch, monitor=monitor
-            )
+            return run_plan(plan, executor, initial, *given, monitor=monitor)
+
+    def _recipe(self) -> str:
+        """The pipeline as a recipe, for the record; empty if it cannot be written as one."""
+        try:
+            return self.to_recipe()
+        except TamisError:
+            return ""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"

@@ -47,14 +47,16 @@ class SetAsideTask:
     data: str
     directory: str = ""
 
-    def write(self) -> None:
-        """Write the record; the data is written where it is."""
+    def write(self) -> list[dict[str, Any]]:
+        """Write the record beside the data; return both files as the ledger names them."""
         values: dict[str, Any] = asdict(self)
         del values["directory"]
         values["path"] = self.files[0] if self.files else ""
         values["problem"] = f"set aside after {self.attempts} tries: {self.message}"
         final = os.path.join(self.directory, self.data.removesuffix(DATA) + ".jsonl")
         write_whole(final, json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        paths = [p for p in (final, os.path.join(self.directory, self.data)) if os.path.exists(p)]
+        return [{"path": path, "rows": 0, "bytes": os.path.getsize(path)} for path in paths]
 
     def read(self) -> Task[Any]:
         """The task itself, as it was given to :attr:`first_stage`."""

@@ -373,13 +373,22 @@ class SourceStage(ProcessingStage[X, Y]):
         """Make the tasks. ``scratch`` is the run's directory for data between stages."""
         raise NotImplementedError
 
+    def keep_groups(self, groups: Sequence[Sequence[str]]) -> None:
+        """Make tasks of the same files as an earlier start of the run, where they are all there.
+
+        Then files that were added or removed do not change the tasks of the others.
+
+        Args:
+            groups: The files of each task, in the order of the tasks.
+        """
+
     def noting_input(self, tasks: Iterable[Y]) -> Iterator[Y]:
         """Pass on the tasks, and set :attr:`input_id` when all of them were made. For use in :meth:`splits`."""
-        ids = digest()
+        count = ids = 0
         for task in tasks:
-            ids = digest(ids, task.get_deterministic_id())
+            count, ids = count + 1, ids + int(digest(task.get_deterministic_id()), 16)  # in any order
             yield task
-        self.input_id = ids
+        self.input_id = digest(count, ids)
 
     def current_input_id(self) -> str:
         """List the input as it is now, and return its id."""

@@ -102,7 +102,7 @@ class Record:
         group: The group that has it.
         batch: Its tasks, without data.
         outcome: The outcome. Its outputs are those that leave the engine: the driver holds them for a later segment.
-        passed: How many outputs stayed inside the engine.
+        inside: The outputs that stayed inside the engine, without data.
         retries: How often it was tried again.
         kept: Files with the data of the tasks, if it failed and the data is kept.
         skipped: Whether it did not begin, since the user wants to stop.
@@ -114,7 +114,7 @@ class Record:
     group: int
     batch: list[Envelope]
     outcome: Outcome = field(default_factory=Outcome)
-    passed: int = 0
+    inside: list[Envelope] = field(default_factory=list)
     retries: int = 0
     kept: list[str] = field(default_factory=list)
     skipped: bool = False
@@ -250,7 +250,8 @@ class Operator:
             for item in published:
                 remove_unpublished(item)
             raise
-        record.outcome.outputs, record.passed = outside, len(inside)
+        record.outcome.outputs = outside
+        record.inside = [replace(parcel.envelopes[0], payload=None) for parcel in inside]
         return inside
 
     def _for_driver(self, envelope: Envelope) -> Any:
