@@ -14,7 +14,7 @@ from tamis.backends.contracts import FailurePolicy, Journal, Watcher
 from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope, Maker, decode_payload, output_entry, output_from, release_payload
 from tamis.backends.task_records import quarantine_file
-from tamis.errors import StageError, TamisError, WorkerDiedError, redacted
+from tamis.errors import FailureBudgetError, StageError, TamisError, WorkerDiedError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.plan.keys import group_keys
 from tamis.runs.finished_work import FinishedBatch
@@ -37,6 +37,7 @@ class Bookkeeper:
         journal: Where finished work is recorded and published.
         quarantine: The directory for tasks that are set aside; without one, a failure always ends the run.
         watcher: Receives messages for the user.
+        failures: How many rows may fail.
 
     Attributes:
         stats: The counts of each stage, in the order of the plan.
@@ -44,7 +45,14 @@ class Bookkeeper:
         weight_done: Bytes of input that have been processed.
     """
 
-    def __init__(self, plan: Plan, journal: Journal, quarantine: str = "", watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        journal: Journal,
+        quarantine: str = "",
+        watcher: Watcher | None = None,
+        failures: FailurePolicy | None = None,
+    ) -> None:
         self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
         self.weight_fed = self.weight_done = 0
         self._plan, self._journal, self._quarantine, self._watcher = plan, journal, quarantine, watcher
@@ -53,6 +61,7 @@ class Bookkeeper:
         self._done: Counter[int] = Counter()  # tasks by group
         self._set_aside: Counter[int] = Counter()
         self._first_problem = ""
+        self._failures, self._failed_rows = failures or FailurePolicy(), 0
         self._keys = group_keys(plan)
         self._vertices = {v.name: v.index for v in plan.vertices}
         self._input = 0  # of all tasks that the sources of the pipeline have listed
@@ -149,6 +158,7 @@ class Bookkeeper:
     ) -> None:
         for vertex, stats in counts.items():
             self.stats[vertex].add(stats)
+            self._failed_rows += stats.quarantined + stats.tasks_uncounted
         (self._set_aside if set_aside else self._done)[group.index] += len(batch)
         if self._from_source[group.index]:
             self.weight_done += sum(e.weight for e in batch)
@@ -213,6 +223,29 @@ class Bookkeeper:
         shown = "an unknown number of rows" if rows is None else "1 row" if rows == 1 else f"{rows} rows"
         task = f"task {places}{_shown_files(source_files(batch[0]))}"
         self.tell(f"stage {failure.stage!r}: {task}, {shown}, is set aside in {self._quarantine}: {failure.error}")
+
+    def has_worked(self, group: Group) -> bool:
+        """Whether a group has processed something without a failure."""
+        return self._done[group.index] > 0
+
+    @property
+    def has_result(self) -> bool:
+        """Whether something has come to the end of the pipeline."""
+        return any(self._done[g.index] for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g))
+
+    def check_budget(self) -> None:
+        """End the run if more rows have failed than it allows."""
+        read = max(stats.rows_in for stats in self.stats)
+        if not self._failed_rows or not self._failures.exceeded(self._failed_rows, read):
+            return
+        self._journal.flush()
+        worst = sorted(self.stats, key=lambda s: -s.quarantined - s.tasks_uncounted)
+        named = ", ".join(f"{s.quarantined + s.tasks_uncounted} in {s.name!r}" for s in worst[:3] if s.quarantined)
+        raise FailureBudgetError(
+            f"{self._failed_rows} of {read} rows could not be processed ({named}), more than "
+            f"failure_budget={self._failures.budget:g} allows. {self._quarantine} has the rows and the causes. When "
+            "the cause is mended, the same command goes on where it stopped"
+        )
 
     def discard(self, outcome: Outcome) -> None:
         """Remove the files and outputs of an attempt that does not count."""

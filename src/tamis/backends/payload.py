@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tamis.plan import END, Plan
 from tamis.runs.directory import kept_output, output_payload
@@ -13,6 +13,9 @@ from tamis.stages.io.paths import join
 from tamis.stages.scratch import exists, load_task, put_task, remove_file
 from tamis.tasks import FileGroup, Task
 from tamis.tasks.storage import pickled
+
+if TYPE_CHECKING:
+    from tamis.backends.isolation import Isolation
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class Envelope:
         deaths: How often its worker died before.
         home: The machine that holds the payload, if that matters.
         maker: The assignment that made it, if the payload can get lost.
+        isolation: Set on the first task of a batch whose failing items are to be found.
         ready_s: When the batch that begins with it could be dispatched, by the clock of the run.
     """
 
@@ -44,6 +48,7 @@ class Envelope:
     deaths: int = 0
     home: str = ""
     maker: Maker | None = None
+    isolation: Isolation | None = None
     ready_s: float = 0.0
 
 

@@ -21,6 +21,7 @@ class RowAccount:
 
     def __init__(self, tasks: Sequence[Task[Any]], makes_rows: str) -> None:
         self.quarantined = 0
+        self.failed = 0  # rows that the stage fails on; they are not among the tasks
         self.makes_files = False  # whether its rows went into files or other things
         self.written = 0  # rows in the files of a writer
         self.dropped_by: dict[int, int] = {}  # rows by the position of the stage, where several run as one
@@ -56,8 +57,8 @@ class RowAccount:
         if self.written and not self._are_rows:
             return self.written
         if self._are_rows or known_as_files or self._makes_rows in ("joined", "new"):
-            return self._items
-        return self._made + sum(self.dropped_by.values()) + self.quarantined
+            return self._items + self.failed
+        return self._made + sum(self.dropped_by.values()) + self.quarantined + self.failed
 
     def vanished(self, stage: str) -> Iterator[Drop]:
         """The rows that the stage was given and that are neither output nor dropped, as drops."""

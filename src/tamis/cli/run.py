@@ -62,6 +62,7 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "workers": arguments.workers,
         "run_dir": getattr(arguments, "run_dir", None),
         "scratch": getattr(arguments, "scratch", None),
+        "failure_budget": getattr(arguments, "failure_budget", None),
         "metrics_port": getattr(arguments, "metrics_port", None),
         "metrics_host": getattr(arguments, "metrics_host", None),
         "traces": True if getattr(arguments, "traces", False) else None,

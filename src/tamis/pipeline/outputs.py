@@ -34,16 +34,19 @@ class Outputs:
         directory: The run directory.
         initial: Tasks that the run starts with.
         started: When it started, as ISO 8601 in UTC.
+        fresh: Whether nothing counts that earlier starts have finished.
     """
 
-    def __init__(self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str) -> None:
+    def __init__(
+        self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str, *, fresh: bool = False
+    ) -> None:
         self._plan, self._directory, self._initial = plan, directory, initial
         self._run = WriterRun(directory.run_id, redacted(directory.path), plan.name, fingerprint(plan), started)
         self._directories = [OutputDirectory(sinks) for sinks in _by_directory(plan).values()]
         places = [OutputPlace(sink.destination.path, sink.destination.storage_options) for sink in _sinks(plan)]
         self.damage: list[str] = []
         """Messages about parts of the ledger that cannot be read."""
-        self.finished = FinishedWork(directory, places, self.damage.append)
+        self.finished = FinishedWork(directory, places, self.damage.append, nothing=fresh)
         """What earlier starts of the run have finished."""
         source = plan.vertices[0]
         if isinstance(source.stage, SourceStage):
@@ -55,7 +58,7 @@ class Outputs:
                 directory.lock(self._run)
             self.finished.restore_names()
             for directory in self._directories:
-                directory.prepare(self._run, self._current_input)
+                directory.prepare(self._run, self._current_input, self._directory.replaced_run)
                 if not directory.continues:
                     self.finished.forget_files(directory.path)
             self.finished.check_files()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
+from tamis.backends.contracts import FAILURE_BUDGET
 from tamis.errors import PlanError, TamisError, redacted
 from tamis.pipeline.monitor import Monitoring, RunMonitor
 from tamis.pipeline.run import run_plan
@@ -119,6 +120,7 @@ class Pipeline:
         drop_ledger: bool = True,
         scratch: str | None = None,
         fresh: bool = False,
+        failure_budget: float | None = FAILURE_BUDGET,
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
         traces: bool | None = None,
@@ -141,6 +143,9 @@ class Pipeline:
                 ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
                 of Ray where the machines of a cluster do not share it.
             fresh: Whether to start over, also if ``run_dir`` holds a run or there is one to go on with.
+            failure_budget: How many rows may be set aside, because a stage raised or crashed on them, before the run
+                ends: a number of rows, or a share of those that were read, which counts once more than 1,000 have
+                failed. ``0``: the first failure ends the run. ``None``: any number.
             metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one. By default none.
             metrics_host: The address to listen on; by default only programs of this machine can connect.
             traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
@@ -151,7 +156,7 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh)
+        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
         with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
             return run_plan(plan, executor, initial, *given, monitor=monitor)
 

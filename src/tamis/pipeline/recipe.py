@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import RecipeError, did_you_mean
 from tamis.pipeline.catalogue import find, is_name
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
@@ -53,7 +54,15 @@ def default_executor_name() -> str:
     return "streaming" if os.environ.get("RAY_ADDRESS") or (ray and ray.is_initialized()) else "local"
 
 
-OF_THE_RUN: Final = ("run_dir", "scratch", "drop_ledger", "metrics_port", "metrics_host", "traces")
+OF_THE_RUN: Final = (
+    "run_dir",
+    "scratch",
+    "drop_ledger",
+    "failure_budget",
+    "metrics_port",
+    "metrics_host",
+    "traces",
+)
 """The settings that are arguments of :meth:`tamis.pipeline.Pipeline.run`; the others are for the executor."""
 
 _TOP: Final[dict[str, Any]] = {"name": str, "description": str | None, "stages": list, "run": dict}
@@ -76,6 +85,8 @@ class RunSettings:
         run_dir: The run directory.
         scratch: Where data between stages is kept: a directory or an address such as ``s3://bucket/tmp``.
         drop_ledger: Whether to record in the run directory which rows were dropped, and why.
+        failure_budget: How many rows may be set aside before the run ends: a number, or a share of those read; 0 ends
+            it with the first failure.
         metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one.
         metrics_host: The address to listen on; by default only programs of this machine can connect.
         traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
@@ -92,6 +103,7 @@ class RunSettings:
     run_dir: str | None = None
     scratch: str | None = None
     drop_ledger: bool = True
+    failure_budget: float | None = FAILURE_BUDGET
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK
     traces: bool | None = None
@@ -109,6 +121,7 @@ class RunSettings:
             raise RecipeError(f"metrics_port: must be between 0 and 65535, not {self.metrics_port}")
         if self.memory_budget is not None:
             byte_size(self.memory_budget)
+        FailurePolicy.within(self.failure_budget)
 
     def make_executor(self) -> Executor:
         """The executor these settings describe."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
+from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
 from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.outputs import Outputs, fingerprint
@@ -45,10 +46,12 @@ def run_plan(
     scratch: str | None = None,
     recipe: str = "",
     fresh: bool = False,
+    failure_budget: float | None = FAILURE_BUDGET,
     *,
     monitor: RunMonitor,
 ) -> RunResult:
     """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
+    failures = FailurePolicy.within(failure_budget)
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     observer = choose_progress(progress) if isinstance(progress, str) else progress
@@ -58,18 +61,21 @@ def run_plan(
     directory = RunDirectory.create(plan.name, run_dir, fresh=fresh)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        if scratch is not None:
-            directory.keep_scratch_at(scratch)
-        outputs = Outputs(plan, directory, initial, started)
+        outputs = Outputs(plan, directory, initial, started, fresh=fresh)
         if outputs.are_complete:
             return _complete(directory, outputs, observer)
         start = start_of(plan, executor.describe(), recipe, started, same)
         with outputs:  # last, since it may remove earlier output
+            if fresh:
+                directory.clear()
+            if scratch is not None:
+                directory.keep_scratch_at(scratch)
             manifest = with_start(directory.manifest, directory.run_id, plan.name, start)
             directory.write_text(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
-            return _run(
-                plan, executor, initial, description, directory, outputs, observer, drop_ledger, started, monitor
-            )
+            journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
+            with StopSignal() as stop:
+                run = Run(directory, journal, observer, stop, initial, drop_ledger, failures)
+                return _run(plan, executor, description, run, outputs, started, monitor)
     finally:
         directory.release()
 
@@ -86,57 +92,46 @@ def _complete(directory: RunDirectory, outputs: Outputs, observer: Observer) -> 
 
 
 def _run(
-    plan: Plan,
-    executor: Executor,
-    initial: Sequence[Task[Any]],
-    description: str,
-    directory: RunDirectory,
-    outputs: Outputs,
-    observer: Observer,
-    drop_ledger: bool,
-    started: str,
-    monitor: RunMonitor,
+    plan: Plan, executor: Executor, description: str, run: Run, outputs: Outputs, started: str, monitor: RunMonitor
 ) -> RunResult:
     began = time.monotonic()
     state = FAILED
     failure: BaseException | None = None
+    directory, observer = run.directory, run.observer
     notes = _tell(observer, _notes(plan), [])
-    with StopSignal() as stop:
-        journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
-        run = Run(directory, journal, observer, stop, initial, drop_ledger)
-        try:
-            monitor.begin(run, executor.describe())
-            notes = _tell(observer, [*outputs.damage, *_continued(directory, outputs)], notes)
-            directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
-            state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
-            notes = _tell(observer, _notes(plan), notes)
-            if state in (DONE, DONE_WITH_FAILURES):
-                notes = _tell(observer, _removed(run.journal.removed), notes)
-                notes = _tell(observer, outputs.finish(run.journal.resized), notes)
-                run.journal.finish(outputs.end(state))
-            elif state == FAILED:
-                failure = AllSetAsideError(_everything_set_aside(directory))
-        except KeyboardInterrupt:
-            state = INTERRUPTED
-        except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
-            state, failure = FAILED, _explained(error, directory)
-        for counts in run.stats:  # the order must not depend on which task was finished first
-            counts.dropped, counts.custom = (dict(sorted(counts.dropped.items())), dict(sorted(counts.custom.items())))
-        summary = RunSummary(
-            pipeline=plan.name,
-            description=description,
-            executor=executor.describe(),
-            started=started,
-            state=state,
-            stages=run.stats,
-            plan=redacted(str(plan)),
-            error="" if failure is None else _shown(failure),
-            notes=notes,
-            peak_memory_bytes=peak_memory(),
-            tamis=tamis.__version__,
-        )
-        monitor.end(state, run.stats, summary.error)
-        unrecorded = _record(run.journal, directory, summary, began)
+    try:
+        monitor.begin(run, executor.describe())
+        notes = _tell(observer, [*outputs.damage, *_continued(directory, outputs)], notes)
+        directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
+        state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
+        notes = _tell(observer, _notes(plan), notes)
+        if state in (DONE, DONE_WITH_FAILURES):
+            notes = _tell(observer, _removed(run.journal.removed), notes)
+            notes = _tell(observer, outputs.finish(run.journal.resized), notes)
+            run.journal.finish(outputs.end(state))
+        elif state == FAILED:
+            failure = AllSetAsideError(_everything_set_aside(directory))
+    except KeyboardInterrupt:
+        state = INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
+        state, failure = FAILED, _explained(error, directory)
+    for counts in run.stats:  # the order must not depend on which task was finished first
+        counts.dropped, counts.custom = (dict(sorted(counts.dropped.items())), dict(sorted(counts.custom.items())))
+    summary = RunSummary(
+        pipeline=plan.name,
+        description=description,
+        executor=executor.describe(),
+        started=started,
+        state=state,
+        stages=run.stats,
+        plan=redacted(str(plan)),
+        error="" if failure is None else _shown(failure),
+        notes=notes,
+        peak_memory_bytes=peak_memory(),
+        tamis=tamis.__version__,
+    )
+    monitor.end(state, run.stats, summary.error)
+    unrecorded = _record(run.journal, directory, summary, began)
     if failure is not None:
         if unrecorded is not None:
             failure.add_note(f"  the record of the run is not complete: {unrecorded}")

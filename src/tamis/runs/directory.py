@@ -31,6 +31,7 @@ from typing import Any
 
 from tamis.errors import DataError, PlanError, redacted
 from tamis.runs.manifest import read_manifest
+from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
 from tamis.stages.io.locks import Lock, acquire
@@ -86,6 +87,7 @@ class RunDirectory:
         self.ledger = os.path.join(self.path, "ledger")
 
         self.run_id = ""
+        self.replaced_run = ""  # the id of the run that is removed, to start over
         self.manifest: dict[str, Any] = {}  # of the earlier starts of the run, if it is continued
         self._lock: Lock | None = None
 
@@ -126,19 +128,16 @@ class RunDirectory:
             raise PlanError(f"the run directory {e}") from e
         directory._lock = acquire(os.path.join(directory.path, "run.lock"), directory.path)
         try:
-            if fresh:
-                directory._clear()
-            directory._continue()
-            os.makedirs(directory.scratch, exist_ok=True)
+            directory._continue(fresh)
         except BaseException:
             directory.release()
             raise
         return directory
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Remove the run that the directory holds. Files of another origin stay."""
-        self._find_scratch()
         self.remove_scratch()
+        os.makedirs(os.path.join(self.path, "scratch"), exist_ok=True)
         for name in (self.ledger, self.drops, self.quarantine, self.outputs):
             remove_directory(name)
         for name in ("manifest.json", "run.json", "report.html", "plan.txt", "plan.json", "outputs.jsonl"):
@@ -146,16 +145,22 @@ class RunDirectory:
         for name in ("metrics.jsonl", "scores.json"):
             remove_file(os.path.join(self.path, name))
 
-    def _continue(self) -> None:
+    def _continue(self, fresh: bool) -> None:
         """Take over the identity of the run that the directory holds, if there is one."""
         self.manifest = read_manifest(self.path)
-        if not self.manifest and any(os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")):
+        if fresh:  # :meth:`clear` removes it once nothing else speaks against the new run
+            self.replaced_run, self.manifest = self.manifest.get("run", ""), {}
+        elif not self.manifest and any(
+            os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")
+        ):
             raise PlanError(
                 f"{self.path} holds a run that cannot be continued, since it has no manifest.json. Give another run "
                 "directory, or start over with --fresh, run(fresh=True)"
             )
         self.run_id = self.manifest.get("run") or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         self._find_scratch()
+        if is_local(self.scratch):
+            os.makedirs(self.scratch, exist_ok=True)
         remove_file(join(self.scratch, "stop"))  # of a start that the user stopped
 
     def _find_scratch(self) -> None:
@@ -215,6 +220,10 @@ class RunDirectory:
                     if len(rows) >= limit:
                         return rows
                     rows.append(json.loads(line))
+        for failed in quarantined_rows(self.quarantine):
+            rows += itertools.islice(failed.entries(), limit - len(rows))
+            if len(rows) >= limit:
+                break
         return rows
 
     def tasks_set_aside(self) -> Iterator[SetAsideTask]:

@@ -84,6 +84,7 @@ class FinishedWork:
         directory: The run's directory.
         places: The directories that the run writes to.
         tell: Called with a message for the user when a part of the ledger is damaged.
+        nothing: Whether to leave out everything that the ledger names.
 
     Attributes:
         numbers: For each source, the numbers that its tasks got, by their ids: as many as tasks have the same id.
@@ -96,6 +97,8 @@ class FinishedWork:
         directory: RunDirectory,
         places: Sequence[OutputPlace] = (),
         tell: Callable[[str], object] = lambda _: None,
+        *,
+        nothing: bool = False,
     ) -> None:
         self._scratch = directory.scratch
         self._own_folders = (directory.drops, directory.outputs, directory.quarantine)
@@ -109,7 +112,7 @@ class FinishedWork:
         self.numbers: dict[str, dict[str, deque[int]]] = defaultdict(lambda: defaultdict(deque))
         self.groups: dict[str, list[list[str]]] = defaultdict(list)
         self.finished: dict[str, Any] | None = None
-        for name in segments(directory.ledger):
+        for name in [] if nothing else segments(directory.ledger):
             self._load(os.path.join(directory.ledger, name), tell)
 
     def __bool__(self) -> bool:

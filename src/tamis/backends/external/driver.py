@@ -117,7 +117,7 @@ class ExternalDriver:
     """
 
     def __init__(self, plan: Plan, run: Run, engine: Engine) -> None:
-        self.books = Bookkeeper(plan, run.journal, run.directory.quarantine, run.observer)
+        self.books = Bookkeeper(plan, run.journal, run.directory.quarantine, run.observer, run.failures)
         self._plan, self._run, self._engine = plan, run, engine
         self._watchers = run.watchers
         self._scratch = run.directory.scratch
@@ -339,6 +339,7 @@ class ExternalDriver:
             self._book_failure(group, record, record.outcome.failure)
         else:
             self._book_success(group, record)
+        self.books.check_budget()
         self._open += len(record.inside) - len(record.batch)
         if record.inside:  # if its worker dies before the engine has all the outputs, they are made again
             # Only payloads in files are kept; the engine has the others.

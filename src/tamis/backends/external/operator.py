@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.isolation import Isolation
 from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import Envelope, TaskFile, decode_payload, encode_payload, release_payload
 from tamis.backends.runner import GroupRunner
@@ -190,11 +191,11 @@ class Operator:
                 record.kept = [self._saved(task) for task in tasks]
             return record, []
 
-    def _attempt(self, parcel: Parcel, tasks: list[Task[Any]]) -> Outcome:
+    def _attempt(self, parcel: Parcel, tasks: list[Task[Any]], isolation: Isolation | None) -> Outcome:
         """Try once. After ``timeout_s``, tell the driver, which ends the run: a stage cannot be ended from here."""
         limit = self._spec.timeout_s
         if limit is None:
-            return self._runner.run(tasks)
+            return self._runner.run(tasks, isolation)
 
         def report() -> None:
             words = f"it took longer than the {limit:g} s of timeout_s"
@@ -205,21 +206,25 @@ class Operator:
         timer.daemon = True
         timer.start()
         try:
-            return self._runner.run(tasks)
+            return self._runner.run(tasks, isolation)
         finally:
             timer.cancel()
 
     def _run(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
         record = Record(self._spec.group, [_without_data(e) for e in parcel.envelopes])
+        isolation: Isolation | None = None
         while True:
             failure = self._runner.set_up()  # separately: it does not count for timeout_s
             record.in_setup = failure is not None
-            record.outcome = Outcome(failure=failure) if failure else self._attempt(parcel, tasks)
+            record.outcome = Outcome(failure=failure) if failure else self._attempt(parcel, tasks, isolation)
             failure = record.outcome.failure
             if failure is None:
                 return record
             if failure.permanent or record.retries >= self._spec.retries:
-                break
+                of_items = failure.of_items and not failure.died and not record.in_setup
+                if isolation is not None or not self._spec.keep_failed or not of_items:
+                    break
+                isolation = Isolation()
             record.retries += 1
         for envelope, task in zip(record.batch, tasks, strict=True):
             envelope.attempt = record.retries + 1

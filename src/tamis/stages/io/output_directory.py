@@ -112,12 +112,13 @@ class OutputDirectory:
         make_directory(self.path, self._destination.storage_options)
         self._lock = acquire(join(self.path, LOCK), run.run_dir, self._destination.storage_options)
 
-    def prepare(self, run: WriterRun, input_id: Callable[[], str]) -> None:
+    def prepare(self, run: WriterRun, input_id: Callable[[], str], replaced: str = "") -> None:
         """Apply the mode and set the marker. An error if the directory cannot be used.
 
         Args:
             run: This run.
             input_id: Tells what the run's input is; only called if the directory holds output of the same pipeline.
+            replaced: The id of a run that this one takes the place of: its output is replaced.
         """
         self._refuse_directories()
         found = self._read_marker()
@@ -126,6 +127,8 @@ class OutputDirectory:
         if self.continues:
             run = replace(run, beside=found[ours.index(True)].beside)
             found = [earlier for earlier in found if earlier.run != run.run]
+        elif self.mode == "error" and replaced and len(found) == 1 and found[0].run == replaced:
+            self._replaces = not found[0].beside
         elif self.mode == "error":
             self._refuse_foreign(run, found, input_id)
         elif self.mode == "overwrite":
