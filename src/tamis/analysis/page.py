@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import tamis
-from tamis.analysis.charts import Scale, histogram
 from tamis.analysis.examples import Example, neighbours
 from tamis.analysis.result import PERCENTILES, Analysis
-from tamis.analysis.tables import bins_of, measures_of, shown_bounds, shown_score, small_sample_note
+from tamis.analysis.tables import bins_of, measures_of, small_sample_note
 from tamis.kernels.scripts import SCRIPT_NAMES
 from tamis.runs import figures
+from tamis.runs.figures import shown_bounds, shown_score
+from tamis.runs.histograms import Bin
 from tamis.runs.html import Page, Tile, cell, escaped, fill, html_table, render_page, tiles_of
+from tamis.runs.pages.charts import Scale, histogram
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, WORDS
 
@@ -106,9 +108,7 @@ def _overview(analysis: Analysis) -> str:
         )
     heads = ["Filter", "Default keeps", "Share kept", "Dropped by it alone"]
     heads += [f"To keep {figures.percent(analysis.keep_rate)} alone", "With the others"]
-    table = html_table(heads, rows, "sortable")
-    for name in (heads[1], heads[4], heads[5]):
-        table = table.replace(f"<th>{name}", f'<th class="words">{name}')
+    table = html_table(heads, rows, "sortable", words=(heads[1], heads[4], heads[5]))
     return f"<h2>Filters<small>what each keeps, and thresholds for another share</small></h2>{table}"
 
 
@@ -177,9 +177,7 @@ def _columns(analysis: Analysis) -> str:
             f'<tr><td class="name">{escaped(name, 200)}</td><td class="words"><code>{escaped(kind, 200)}</code></td>'
             f"{cell(figures.number(seen), seen)}{cell(figures.percent(share), share)}</tr>"
         )
-    table = html_table(("Column", "Type", "Rows", "Null"), rows, "sortable").replace(
-        "<th>Type", '<th class="words">Type'
-    )
+    table = html_table(("Column", "Type", "Rows", "Null"), rows, "sortable", words=("Type",))
     return f"<h2>Columns<small>a column may have another type in another part of the input</small></h2>{table}"
 
 
@@ -191,7 +189,7 @@ def _filters(analysis: Analysis) -> str:
     ]
     for one in analysis.filters:
         other = proposed.get(one.name)
-        heads = "".join(f"<th>{p}%</th>" for p in PERCENTILES)
+        heads = "".join(f'<th scope="col">{p}%</th>' for p in PERCENTILES)
         values = "".join(cell(shown_score(analysis.percentile(one.name, p))) for p in PERCENTILES)
         facts = f"default: {shown_bounds(one.bounds())}, keeps {figures.percent(analysis.kept_share(one.name))}"
         if other is not None:
@@ -236,7 +234,16 @@ def _chart(
     is_share = measures_of(analysis)[measure]
     lowest, most = (analysis.percentile(measure, percent) for percent in (0, 99.5))
     scale = Scale.of(is_share, lowest, most, [*default, *proposed])
-    return histogram(measure, bins_of(analysis, measure), scale, default, proposed)
+    return histogram(measure, _bins(analysis, measure, default), scale, default, proposed, "documents")
+
+
+def _bins(analysis: Analysis, measure: str, default: tuple[float | None, float | None]) -> Iterator[Bin]:
+    low_bound, high_bound = default
+    for low, high, documents in bins_of(analysis, measure).iter_rows():
+        # The middle of a bin may be on the other side of a threshold in it; its lower edge is a value of the bin.
+        is_kept = (low_bound is None or low >= low_bound) and (high_bound is None or low <= high_bound)
+        end = low if high is None else high
+        yield Bin(low, end, documents, 0) if is_kept else Bin(low, end, 0, documents)
 
 
 def _bars(shares: Sequence[tuple[str, int]], documents: int) -> str:

@@ -9,6 +9,7 @@ import polars as pl
 from tamis.analysis.result import PERCENTILES, Analysis
 from tamis.printable import printable
 from tamis.runs import figures
+from tamis.runs.figures import shown_bounds, shown_score
 from tamis.runs.terminal import rendered
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, bin_edges, is_share
 
@@ -59,31 +60,6 @@ def score_table(analysis: Analysis) -> pl.DataFrame:
         low, high = one.bounds()
         rows.append({"measure": one.name, "kind": kind, "low": low, "high": high, "share": share})
     return pl.DataFrame(rows, schema=_SCHEMA)
-
-
-def shown_score(value: float | None) -> str:
-    """A score, formatted.
-
-    >>> shown_score(0.123456), shown_score(1234567.0), shown_score(3.0), shown_score(None)
-    ('0.1235', '1,234,567', '3', '–')
-    """  # noqa: RUF002 - the dash is what is shown
-    if value is None:
-        return figures.percent(None)
-    if float(value).is_integer() or abs(value) >= 1000:
-        return figures.number(value)
-    return f"{value:.4g}"
-
-
-def shown_bounds(bounds: tuple[float | None, float | None]) -> str:
-    """The scores that are kept.
-
-    >>> shown_bounds((50, 100000)), shown_bounds((None, 0.2)), shown_bounds((2, None))
-    ('50 to 100,000', 'at most 0.2', 'at least 2')
-    """
-    low, high = bounds
-    if low is not None and high is not None:
-        return f"{shown_score(low)} to {shown_score(high)}"
-    return f"at most {shown_score(high)}" if low is None else f"at least {shown_score(low)}"
 
 
 def terminal_table(analysis: Analysis, *, width: int = 100, color: bool = False) -> str:

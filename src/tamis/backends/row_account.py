@@ -40,17 +40,17 @@ class RowAccount:
         elif self._are_rows and made.has_names:
             self._traced = self._traced or made._parents is not None
             # Called only if rows are missing. The rows themselves must not be kept in memory.
-            names, (_, rows), whole = made._names, made.selection, made._selection is None
+            names, rows = made._names, made._selection
             assert names is not None
-            self._names.append(lambda: names if whole else names.take(rows))
+            self._names.append(lambda: names if rows is None else names.take(rows))
 
     def drop(self, drop: Drop) -> None:
         """Add rows that the stage reported as dropped."""
         self.dropped_by[drop.stage] = self.dropped_by.get(drop.stage, 0) + len(drop.rows)
         if self._are_rows and drop.batch.has_names:
-            names, (_, rows) = drop.batch._names, drop.batch.selection
+            names, rows = drop.batch._names, drop.batch._selection
             assert names is not None
-            self._names.append(lambda: names.take(rows[drop.rows]))
+            self._names.append(lambda: names.take(drop.rows if rows is None else rows[drop.rows]))
 
     def rows_in(self, *, known_as_files: bool) -> int:
         """How many rows the stage was given. For files this is known only once they are read."""

@@ -367,10 +367,13 @@ class GroupRunner:
 
     def _with_origin(self, vertex: int, account: RowAccount, children: Children, made: TableTask) -> TableTask:
         """A batch that knows what it was made of; rows that it says were dropped on the way are booked."""
-        drops, made = made.dropped, copy.copy(made)
-        made.dropped = []
+        drops, scored, made = made.dropped, made.scored, copy.copy(made)
+        made.dropped, made.scored = [], []
         for drop in drops:
             self._drop(vertex, account, children, drop)
+        members = self._spec.members.get(vertex, (vertex,))
+        for some in scored:
+            self._stats(members[some.stage]).add_scores(some)
         if isinstance(children.parent, TableTask):
             made.made_of(children.parent)
         return made
@@ -457,7 +460,7 @@ class GroupRunner:
 
         told = {"dropped_by": self._spec.names[member], "dropped_because": drop.reason}
         rows = drop.batch.select(drop.rows)
-        rows.dropped = []
+        rows.dropped, rows.scored = [], []
         return rows.with_columns({c: pa.repeat(text_array([value])[0], len(drop.rows)) for c, value in told.items()})
 
     def _stats(self, vertex: int) -> StageStats:

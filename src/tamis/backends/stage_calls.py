@@ -182,6 +182,7 @@ def _joined(parts: Sequence[StageCall], made: list[Task[Any]]) -> Iterator[tuple
     if len(tables) == len(made) == len(parts) > 1 and all(type(t) is type(tables[0]) for t in tables):
         whole = copy.copy(type(tables[0]).concat(tables))
         whole.dropped = [drop for table in tables for drop in table.dropped]
+        whole.scored = [scored for table in tables for scored in table.scored]
         made = [whole]
     for task in made:
         yield parts[0].parent, task

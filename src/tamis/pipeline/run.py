@@ -18,8 +18,10 @@ from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.outputs import Outputs, fingerprint
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
+from tamis.plan.outline import outline
 from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory
+from tamis.runs.histograms import write_scores
 from tamis.runs.journal import RunJournal
 from tamis.runs.manifest import MANIFEST, start_of, with_start
 from tamis.runs.past_runs import unfinished_run
@@ -103,6 +105,7 @@ def _run(
         monitor.begin(run, executor.describe())
         notes = _tell(observer, [*outputs.damage, *_continued(directory, outputs)], notes)
         directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
+        directory.write_text("plan.json", json.dumps(outline(plan), ensure_ascii=False))
         state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
         notes = _tell(observer, _notes(plan), notes)
         if state in (DONE, DONE_WITH_FAILURES):
@@ -165,6 +168,7 @@ def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, b
     try:
         summary.quarantine = directory.quarantined(QUARANTINE_EXAMPLES)
         directory.write_summary(summary)
+        write_scores(directory.path, summary.stages)
         write_report(directory.path)
     except (OSError, TamisError) as error:
         problem = problem or _unwritten(error, directory)

@@ -10,6 +10,7 @@ from typing import Any
 from tamis.backends.base import Executor
 from tamis.errors import PlanError
 from tamis.pipeline import Pipeline
+from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 
@@ -103,5 +104,5 @@ def run_quickstart(
         shutil.rmtree(run_dir)
     result = pipeline.run(executor or LocalExecutor(), run_dir=run_dir, progress="off" if quiet else "auto")
     Path(output, "recipe.yaml").write_text(dump_recipe(pipeline), encoding="utf-8")
-    shutil.copyfile(os.path.join(run_dir, "report.html"), os.path.join(output, "report.html"))
+    write_report(run_dir, os.path.join(output, "report.html"))
     return result

@@ -4,6 +4,8 @@ manifest.json   what was run: recipe, code, versions, machine; one entry for eac
 run.json        what happened, for programs
 report.html     the same, for people
 plan.txt        what was planned
+plan.json       the same, for programs: stages, parameters, branches, groups
+scores.json     histograms of the scores that filters computed
 metrics.jsonl   how the counts grew, about one sample per second
 metrics-endpoint.txt  where Prometheus can read the metrics, while the run goes on
 ledger/         the input, what is finished and which files it made: a segment for each start

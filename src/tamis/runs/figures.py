@@ -181,3 +181,28 @@ def rough_duration(seconds: float) -> str:
     ('7 s', '3 min 07 s')
     """
     return f"{seconds:.0f} s" if seconds < 99.5 else duration(seconds)
+
+
+def shown_score(value: float | None) -> str:
+    """A score, formatted.
+
+    >>> shown_score(0.123456), shown_score(1234567.0), shown_score(3.0), shown_score(None)
+    ('0.1235', '1,234,567', '3', '–')
+    """  # noqa: RUF002 - the dash is what is shown
+    if value is None:
+        return percent(None)
+    if float(value).is_integer() or abs(value) >= 1000:
+        return number(value)
+    return f"{value:.4g}"
+
+
+def shown_bounds(bounds: tuple[float | None, float | None]) -> str:
+    """The scores that are kept.
+
+    >>> shown_bounds((50, 100000)), shown_bounds((None, 0.2)), shown_bounds((2, None))
+    ('50 to 100,000', 'at most 0.2', 'at least 2')
+    """
+    low, high = bounds
+    if low is not None and high is not None:
+        return f"{shown_score(low)} to {shown_score(high)}"
+    return f"at most {shown_score(high)}" if low is None else f"at least {shown_score(low)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import string
@@ -27,6 +28,9 @@ class Page:
         sections: The rest, as HTML.
         version: The version of tamis that made it.
         badge: A word beside ``kind``, and the class of its style; none when empty.
+        navigation: Links above everything, as HTML.
+        nonce: For a page that is served: the nonce of its security policy, which is in a header then.
+        scripts: The names of its scripts, in ``runs/pages``.
     """
 
     kind: str
@@ -35,6 +39,9 @@ class Page:
     sections: Iterable[str]
     version: str
     badge: str = ""
+    navigation: str = ""
+    nonce: str = ""
+    scripts: tuple[str, ...] = ("page.js",)
 
 
 @dataclass(frozen=True)
@@ -53,18 +60,42 @@ def render_page(page: Page) -> str:
     >>> "&lt;a&gt;" in shown, "<a>" in shown
     (True, False)
     """
-    template = resources.files("tamis.runs").joinpath("report.html").read_text(encoding="utf-8")
-    script = template.partition("<script>")[2].partition("</script>")[0]
-    badge = f'<span class="state {escaped(page.badge)}">{escaped(page.badge)}</span>' if page.badge else ""
-    return string.Template(template).substitute(
+    style, script = _resource("page.css"), "".join(map(_resource, page.scripts))
+    complete = "" if page.nonce else " This page is complete in itself: it loads nothing from anywhere."
+    return string.Template(_resource("page.html")).substitute(
+        policy="" if page.nonce else _policy(style, script),
+        nonce=f' nonce="{escaped(page.nonce)}"' if page.nonce else "",
+        style=style,
+        script=script,
+        navigation=page.navigation,
         kind=escaped(page.kind),
-        badge=badge,
+        badge=state_badge(page.badge),
         name=escaped(page.title),
         head=page.head,
         sections="\n".join(f"<section>{section}</section>" for section in page.sections if section),
-        version=escaped(page.version),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        footer=f"Written by tamis {escaped(page.version)}.{complete}",
     )
+
+
+def _policy(style: str, script: str) -> str:
+    """What a page that is a file may do: use its own style and its own script, and nothing else."""
+    style_hash, script_hash = (f"'sha256-{_digest(chr(10) + text)}'" for text in (style, script))
+    rules = f"default-src 'none'; style-src {style_hash}; script-src {script_hash}; base-uri 'none'; form-action 'none'"
+    return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@functools.cache
+def _resource(name: str) -> str:
+    return resources.files("tamis.runs.pages").joinpath(name).read_text(encoding="utf-8")
+
+
+def state_badge(state: str) -> str:
+    """The state of a run as a badge; nothing for an empty one."""
+    return f'<span class="state {escaped(state)}">{escaped(state)}</span>' if state else ""
 
 
 def tiles_of(tiles: Sequence[Tile]) -> str:
@@ -76,9 +107,17 @@ def tiles_of(tiles: Sequence[Tile]) -> str:
     return f'<dl class="tiles">{"".join(parts)}</dl>'
 
 
-def html_table(heads: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
-    """A table that can be scrolled where it is too wide; ``heads`` and ``rows`` are HTML."""
-    head = "".join(f"<th>{name}</th>" for name in heads)
+def html_table(heads: Sequence[str], rows: Sequence[str], kind: str = "", words: Sequence[str] = ()) -> str:
+    """A table that can be scrolled where it is too wide.
+
+    Args:
+        heads: The heads of the columns, as HTML.
+        rows: The rows, as HTML.
+        kind: The class of its style.
+        words: Those of the heads whose columns hold words, not figures.
+    """
+    left = ' class="words"'
+    head = "".join(f'<th scope="col"{left if name in words else ""}>{name}</th>' for name in heads)
     return (
         f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
@@ -99,7 +138,12 @@ def fixed(shown: str) -> str:
 
 def fill(share: float, kind: str = "") -> str:
     """The filled part of a bar."""
-    return f'<span class="fill {kind}" style="width:{100 * min(max(share, 0), 1):.2f}%"></span>'
+    # An attribute of a picture, not a style: the security policy allows no styles but those of the style sheet.
+    width = 100 * min(max(share, 0), 1)
+    return (
+        f'<svg class="fill {kind}" aria-hidden="true"><rect width="{max(width, 0.8) if share else 0:.2f}%" '
+        'height="100%" rx="2"/></svg>'
+    )
 
 
 def escaped(value: Any, limit: int | None = None) -> str:

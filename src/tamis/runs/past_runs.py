@@ -127,6 +127,11 @@ def _past_run(path: str) -> PastRun:
     )
 
 
+def run_state(path: str) -> str:
+    """The state of a run: as in its summary, or :data:`RUNNING` or :data:`KILLED`."""
+    return _state(path)[0]
+
+
 def _state(path: str) -> tuple[str, str, int | None]:
     """State, start and written rows of a run."""
     mark = _read(os.path.join(path, _MARK))

@@ -8,27 +8,49 @@ from pathlib import Path
 from tamis.errors import DataError
 from tamis.printable import printable
 from tamis.runs import figures
-from tamis.runs.directory import RunDirectory
 from tamis.runs.html import Page, escaped, render_page
-from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, losses, sections, tiles
+from tamis.runs.pages.drop_section import find_examples, losses
+from tamis.runs.pages.links import Links, files_beside
+from tamis.runs.pages.quarantine import quarantined_rows
+from tamis.runs.pages.run_view import RunView, view_of
+from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, findings_list, sections, tiles
 from tamis.runs.stats import RunSummary
 from tamis.runs.terminal import rendered
 from tamis.tasks.storage import write_whole
 
 
-def render_report(summary: RunSummary) -> str:
+def render_report(summary: RunSummary, run_dir: str | Path | None = None, page: str | Path | None = None) -> str:
     """The report as one HTML page: no requests, no need for JavaScript, light and dark.
 
-    >>> page = render_report(RunSummary("<my run>", seconds=2.0))
-    >>> "&lt;my run&gt;" in page, "<my run>" in page
+    Args:
+        summary: What was counted.
+        run_dir: The run's directory, for what is not in the summary: the plan, drops, scores, the run over time.
+        page: Where the page will be, for links to the files of the run; in the run's directory when not given.
+
+    >>> shown = render_report(RunSummary("<my run>", seconds=2.0))
+    >>> "&lt;my run&gt;" in shown, "<my run>" in shown
     (True, False)
     """
+    if run_dir is None:
+        view, links = RunView("", summary), Links()
+    else:
+        view = view_of(str(run_dir), summary)
+        links = files_beside(str(run_dir), str(page or Path(run_dir, "report.html")))
+    examples = find_examples(view, figures.steps(summary.stages)) if run_dir is not None else {}
+    head = page_head(view)
+    return render_page(
+        Page("Run report", summary.pipeline, head, sections(view, links, examples), summary.tamis, summary.state)
+    )
+
+
+def page_head(view: RunView) -> str:
+    """What is above the sections: description, error, figures, and what limits the run."""
+    summary = view.summary
     description = f'<p class="soft">{escaped(summary.description)}</p>' if summary.description else ""
     error = (
         f'<div class="error"><b>Why it stopped</b><pre>{escaped(summary.error)}</pre></div>' if summary.error else ""
     )
-    head = "\n".join([description, error, tiles(summary)])
-    return render_page(Page("Run report", summary.pipeline, head, sections(summary), summary.tamis, summary.state))
+    return "\n".join([description, error, tiles(summary), findings_list(view)])
 
 
 def load_summary(run_dir: str | Path) -> RunSummary:
@@ -57,8 +79,12 @@ def load_summary(run_dir: str | Path) -> RunSummary:
         raise DataError("this file is damaged: it does not have the content of a run.json", path=str(path)) from e
 
 
-def write_report(run_dir: str | Path) -> Path:
-    """Write ``report.html`` into a run directory, from its ``run.json`` and its quarantine. Returns its path.
+def write_report(run_dir: str | Path, page: str | Path | None = None) -> Path:
+    """Write the report of a run from what is in its directory. Returns its path.
+
+    Args:
+        run_dir: The run's directory.
+        page: The file to write; ``report.html`` in the run's directory when not given.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -68,9 +94,9 @@ def write_report(run_dir: str | Path) -> Path:
     """
     summary = load_summary(run_dir)
     if not summary.quarantine:
-        summary.quarantine = RunDirectory(str(run_dir)).quarantined(SHOWN_EXAMPLES)
-    path = Path(run_dir) / "report.html"
-    write_whole(str(path), render_report(summary).encode())
+        summary.quarantine = quarantined_rows(str(run_dir), SHOWN_EXAMPLES)
+    path = Path(run_dir, "report.html") if page is None else Path(page)
+    write_whole(str(path), render_report(summary, run_dir, path).encode())
     return path
 
 

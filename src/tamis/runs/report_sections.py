@@ -10,6 +10,13 @@ from tamis.printable import printable
 from tamis.runs import figures
 from tamis.runs.figures import Step
 from tamis.runs.html import Tile, cell, escaped, fill, fixed, html_table, tiles_of
+from tamis.runs.pages.drop_section import DropExample, reasons_section
+from tamis.runs.pages.findings import findings
+from tamis.runs.pages.flow import flow_picture
+from tamis.runs.pages.links import Links
+from tamis.runs.pages.run_view import RunView
+from tamis.runs.pages.score_section import scores_section
+from tamis.runs.pages.time_section import resources_section, throughput_section
 from tamis.runs.stats import RunSummary
 
 SHOWN_EXAMPLES: Final = 20
@@ -17,21 +24,24 @@ SHOWN_EXAMPLES: Final = 20
 
 _SHOWN_OUTPUTS: Final = 200
 _SHOWN_RAW: Final = 600
-_MINUS: Final = "\N{MINUS SIGN}"
 _DOT: Final = " \N{MIDDLE DOT} "
 
 
-def sections(summary: RunSummary) -> Iterator[str]:
+def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Sequence[DropExample]]) -> Iterator[str]:
     """The sections of the page, without those that have nothing to show."""
-    steps = figures.steps(summary.stages)
+    summary, steps = view.summary, figures.steps(view.summary.stages)
     for section in (
-        _funnel(steps),
+        _flow(steps, view),
         _stages(steps),
-        _reasons(steps),
-        _quarantine(summary),
+        throughput_section(view, steps),
+        reasons_section(steps, examples, links),
+        scores_section(view, steps),
+        quarantine_section(summary, links),
+        resources_section(view),
         _outputs(summary),
         _plan(summary),
         _environment(summary),
+        _files_of_run(links),
     ):
         if section:
             yield section
@@ -81,43 +91,17 @@ def tiles(summary: RunSummary) -> str:
     return tiles_of(shown)
 
 
-def _funnel(steps: Sequence[Step]) -> str:
-    """A picture of the rows through the stages: each band narrows by the rows that the stage lost."""
-    shown = [step for step in steps if step.before and step.counts_rows]
-    if not shown:
+def findings_list(view: RunView) -> str:
+    """What limits the run, as a list below the figures."""
+    found = "".join(f"<li>{escaped(sentence)}</li>" for sentence in findings(view))
+    return f'<ul class="findings">{found}</ul>' if found else ""
+
+
+def _flow(steps: Sequence[Step], view: RunView) -> str:
+    picture = flow_picture(steps, view.outline)
+    if not picture:
         return ""
-    height, gap, width, left, right = 30, 8, 1000, 250, 700
-    middle, widest = (left + right) / 2, max(step.before for step in shown)
-    parts = []
-    for i, step in enumerate(shown):
-        top = i * (height + gap)
-        half_before, half_after = ((right - left) / 2 * rows / widest for rows in (step.before, step.after))
-        baseline = top + height / 2 + 4.5
-        kept = escaped(figures.percent(step.kept_share))
-        lost = f'<tspan class="loss">{_MINUS}{figures.number(step.lost)}</tspan>' if step.lost else ""
-        name = figures.short_name(step.stage.name, 34)
-        parts.append(
-            f"<g><title>{escaped(step.stage.name)}: {figures.number(step.before)} \N{RIGHTWARDS ARROW} "
-            f"{figures.number(step.after)} rows</title>"
-            f'<text x="0" y="{baseline}">{escaped(name)}</text>'
-            f'<rect class="lost" x="{middle - half_before:.1f}" y="{top}" '
-            f'width="{max(2 * half_before, 1):.1f}" height="{height}" rx="2"/>'
-            f'<path class="kept" d="M{middle - half_before:.1f} {top} H{middle + half_before:.1f} '
-            f'L{middle + half_after:.1f} {top + height} H{middle - half_after:.1f} Z"/>'
-            f'<text x="790" y="{baseline}" text-anchor="end">{figures.number(step.after)}</text>'
-            f'<text x="900" y="{baseline}" text-anchor="end">{lost}</text>'
-            f'<text class="muted" x="{width}" y="{baseline}" text-anchor="end">{kept}</text>'
-            "</g>"
-        )
-    total = len(shown) * (height + gap) - gap
-    picture = (
-        f'<div class="wide"><svg class="funnel" viewBox="0 0 {width} {total}" role="img" '
-        'aria-label="Rows kept by each stage">'
-        f"{''.join(parts)}</svg></div>"
-    )
-    return (
-        f"<h2>Rows through the stages<small>rows kept, rows lost, and the share each stage kept</small></h2>{picture}"
-    )
+    return f"<h2>Rows through the stages<small>a stage opens to show its parameters</small></h2>{picture}"
 
 
 def _stages(steps: Sequence[Step]) -> str:
@@ -149,28 +133,8 @@ def _stages(steps: Sequence[Step]) -> str:
     )
 
 
-def _reasons(steps: Sequence[Step]) -> str:
-    """A bar for each reason, the longest first within each stage."""
-    found = [(step, reason, count) for step in steps for reason, count in losses(step)]
-    if not found:
-        return ""
-    most = max(count for _, _, count in found)
-    rows = []
-    for i, (step, reason, count) in enumerate(found):
-        is_first = i == 0 or found[i - 1][0] is not step
-        rows.append(
-            f'<tr class="{"first" if is_first else ""}">'
-            f'<td class="name">{escaped(step.stage.name) if is_first else ""}</td>'
-            f'<td class="name left">{escaped(reason, 200)}</td>'
-            f'<td class="bar"><span class="track">{fill(count / most, "lost")}</span></td>'
-            f"{cell(figures.number(count))}{cell(figures.percent(count / step.before if step.before else None))}</tr>"
-        )
-    heads = ("Stage", "Reason", "", "Rows", "Of its input")
-    table = html_table(heads, rows, "grouped").replace("<th>Reason", '<th class="left">Reason')
-    return f"<h2>Why rows were dropped</h2>{table}"
-
-
-def _quarantine(summary: RunSummary) -> str:
+def quarantine_section(summary: RunSummary, links: Links) -> str:
+    """Some of the rows and tasks that were set aside."""
     total = summary.rows_set_aside + summary.tasks_set_aside
     if not total and not summary.quarantine:
         return ""
@@ -185,7 +149,10 @@ def _quarantine(summary: RunSummary) -> str:
             f"{raw}</div>"
         )
     more = set_aside_words(summary) + (f", {len(examples)} shown" if len(examples) < total else "")
-    return f"<h2>Quarantine<small>{more}; everything set aside is in quarantine/</small></h2>{''.join(shown)}"
+    folder = "quarantine/"
+    if "quarantine" in links.files:
+        folder = f'<a href="{escaped(links.files["quarantine"])}">quarantine/</a>'
+    return f"<h2>Quarantine<small>{more}; everything set aside is in {folder}</small></h2>{''.join(shown)}"
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -237,11 +204,11 @@ def _environment(summary: RunSummary) -> str:
 # --- pieces ---------------------------------------------------------------------------------------------------------
 
 
-def losses(step: Step) -> Iterator[tuple[str, int]]:
-    """Why a stage lost rows, and how many: the most frequent reason first."""
-    yield from sorted(step.stage.dropped.items(), key=lambda item: -item[1])
-    if step.stage.quarantined:
-        yield "quarantined", step.stage.quarantined
+def _files_of_run(links: Links) -> str:
+    if not links.files:
+        return ""
+    shown = "".join(f'<a href="{escaped(href)}">{escaped(name)}</a>' for name, href in links.files.items())
+    return f'<h2>Files of the run</h2><p class="files">{shown}</p>'
 
 
 def _lost(steps: Sequence[Step]) -> int:

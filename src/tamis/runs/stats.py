@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
+
+from tamis.runs.histograms import ScoreHistogram
+from tamis.tasks.scored import Scored
 
 
 @dataclass
@@ -25,6 +28,7 @@ class StageStats:
         files: Files published by the stage, if it writes.
         custom: What the stage itself counted, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
         internal: Whether it is an internal stage (part of a shuffle, say) that reports do not show.
+        scores: Histograms of the scores that it computed, by criterion; in ``scores.json``, not in ``run.json``.
         queue_s: Seconds that tasks waited, from ready to begun, for the first stage of a group; 0 where it is unknown.
     """
 
@@ -44,6 +48,7 @@ class StageStats:
     files: int = 0
     custom: dict[str, float] = field(default_factory=dict)
     internal: bool = False
+    scores: dict[str, ScoreHistogram] = field(default_factory=dict, repr=False)
     queue_s: float = 0.0
 
     def add(self, other: StageStats) -> None:
@@ -53,6 +58,15 @@ class StageStats:
         for mine, theirs in ((self.dropped, other.dropped), (self.custom, other.custom)):
             for key, count in theirs.items():
                 mine[key] = mine.get(key, 0) + count  # type: ignore[assignment]  # int or float, as it was
+        for name, histogram in other.scores.items():
+            self.scores.setdefault(name, ScoreHistogram.like(histogram)).add(histogram)
+
+    def add_scores(self, scored: Scored) -> None:
+        """Count the scores of some rows."""
+        histogram = self.scores.get(scored.name)
+        if histogram is None:
+            histogram = self.scores[scored.name] = ScoreHistogram(scored.bounds, scored.inverted)
+        histogram.count(scored.scores, scored.kept)
 
     def numbers(self) -> dict[str, Any]:
         """The counts that are not 0, for a record."""
@@ -68,7 +82,7 @@ class StageStats:
 
 
 _NUMBERS = [f.name for f in fields(StageStats) if f.type in ("int", "float")]
-_COUNTED = [f.name for f in fields(StageStats) if f.name not in ("name", "internal", "seconds")]
+_COUNTED = [f.name for f in fields(StageStats) if f.name not in ("name", "internal", "seconds", "queue_s", "scores")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +251,18 @@ class RunSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        values = asdict(replace(self, stages=[]))
+        values["stages"] = [asdict(replace(stage, scores={})) for stage in self.stages]
+        for stage in values["stages"]:
+            del stage["scores"]
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSummary:
         """The reverse of :meth:`to_dict`; keys of newer versions are ignored."""
         known = {k: v for k, v in values.items() if k in cls.__dataclass_fields__}
         known["stages"] = [
-            StageStats(**{k: v for k, v in stage.items() if k in StageStats.__dataclass_fields__})
+            StageStats(**{k: v for k, v in stage.items() if k in StageStats.__dataclass_fields__ and k != "scores"})
             for stage in known.get("stages", [])
         ]
         return cls(**known)

@@ -58,6 +58,11 @@ class FileGroup(Task[list[Any]]):
         if not self.slices:
             self.slices = tuple(FileSlice(str(path)) for path in self.data)
 
+    def __copy__(self) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
     @property
     def num_items(self) -> int:
         return len(self.data)

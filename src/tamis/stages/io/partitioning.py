@@ -82,12 +82,6 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
             raise PlanError("file_paths is empty: name a file, a directory or a pattern")
         self.block_bytes = byte_size(self.blocksize) if self.blocksize is not None else DEFAULT_BLOCK_BYTES
 
-    def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], []
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return None
-
     def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "file_paths": self._addresses()}
 

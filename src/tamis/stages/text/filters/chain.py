@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.arrays import arrow_array, numpy_array
+from tamis.arrays import arrow_array, numpy_array, one_array
 from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
-from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
+from tamis.tasks.scored import Scored, numbers_of
 
-__all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]
+__all__ = ["Chain", "FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step"]
 
 FilterOrFunction: TypeAlias = DocumentFilter | Callable[[Any], Any]
 
@@ -39,6 +41,7 @@ class Rows:
         self.batch, self._stages = batch, stages
         self.table, self.left = batch.selection
         self.dropped: list[Drop] = []
+        self.scored: list[Scored] = []
         self.member = 0
         """The position of the stage that works on the rows now, where several run as one."""
         self._written: dict[str, pa.Array] = {}
@@ -72,15 +75,23 @@ class Rows:
         """Leave out the rows that are not to be kept, given the scores of those."""
         if kept.all():
             return
-        self.dropped.append(Drop(self.batch, self._numbers[~kept], reason, scores, self.member))
+        self.drop(~kept, reason, scores)
+        self.narrow(kept)
+
+    def drop(self, dropped: NDArray[Any], reason: str, scores: pa.Array) -> None:
+        """Note that some of the rows that are left are dropped. They are left out by :meth:`narrow`."""
+        self.dropped.append(Drop(self.batch, self._numbers[dropped], reason, scores, self.member))
+
+    def narrow(self, kept: NDArray[np.bool_]) -> None:
+        """Leave out the rows that are not to be kept."""
         self.left, self._numbers = self.left[kept], self._numbers[kept]
 
     def result(self) -> DocumentBatch:
-        """The batch of the rows that are left, with what was dropped; the batch itself if nothing has changed."""
-        if not self._written and not self.dropped:
-            return self.batch
-        result = self.batch.narrowed(self.left, self._written)
-        result.dropped += self.dropped
+        """The batch of the rows that are left, with what was dropped; the same rows if nothing has changed."""
+        unchanged = not self._written and not self.dropped
+        result = copy.copy(self.batch) if unchanged else self.batch.narrowed(self.left, self._written)
+        result.dropped = [*result.dropped, *self.dropped]
+        result.scored = [*result.scored, *self.scored]
         return result
 
     def _whole(self, name: str) -> pa.ChunkedArray:
@@ -107,6 +118,9 @@ class Step:
     reads: str
     writes: str | None = None
     invert: bool = False
+
+    decides: ClassVar[bool] = True
+    """Whether rows are dropped by the score."""
 
     @property
     def columns(self) -> list[str]:
@@ -138,6 +152,14 @@ class Step:
         reason = operation.reason() if isinstance(operation, DocumentFilter) else f"rejected by {name_of(operation)}"
         return f"not ({reason})" if self.invert else reason
 
+    def note(self, rows: Rows, scores: NDArray[np.float64] | None, kept: NDArray[np.bool_] | None = None) -> None:
+        """Note the scores of the rows that are left, before some of them are dropped, for the run's histograms."""
+        if scores is None:
+            return
+        bounds = self.operation.bounds() if self.decides and isinstance(self.operation, ThresholdFilter) else None
+        name = name_of(self.operation)
+        rows.scored.append(Scored(name, scores, kept, bounds or (None, None), self.invert, rows.member))
+
     def _criterion(self, decides: bool) -> Criterion | None:
         operation = self.operation
         if not isinstance(operation, MeasuredFilter) or not operation.scores_columns or operation.ratio() is None:
@@ -147,7 +169,7 @@ class Step:
     def _score(self, rows: Rows) -> Scores:
         column, operation = rows.column(self.reads), self.operation
         if isinstance(operation, DocumentFilter) and operation.scores_columns:
-            return Scores(_one_array(operation.score_column(text_values(column, self.reads, rows.stage))))
+            return Scores(one_array(operation.score_column(text_values(column, self.reads, rows.stage))))
         score = operation.score_document if isinstance(operation, DocumentFilter) else operation
         if holds_text(column.type) or pa.types.is_null(column.type):  # a batch may hold nothing but nulls
             column = pc.fill_null(text_values(column, self.reads, rows.stage), "")
@@ -177,6 +199,8 @@ class Step:
 class ScoreStep(Step):
     """Scores and drops nothing."""
 
+    decides = False
+
     @property
     def releases_gil(self) -> bool:
         operation = self.operation
@@ -189,7 +213,9 @@ class ScoreStep(Step):
         return self._criterion(decides=False)
 
     def run(self, rows: Rows) -> None:
-        rows.write(self.writes, self._score(rows).array)
+        scores = self._score(rows).array
+        self.note(rows, numbers_of(scores))
+        rows.write(self.writes, scores)
 
 
 class ScoreKeepStep(Step):
@@ -206,7 +232,9 @@ class ScoreKeepStep(Step):
     def run(self, rows: Rows) -> None:
         scores = self._score(rows)
         rows.write(self.writes, scores.array)
-        self._drop(rows, self._keep(scores, bool), scores.array)
+        kept = self._keep(scores, bool)
+        self.note(rows, numbers_of(scores.array), kept)
+        self._drop(rows, kept, scores.array)
 
 
 class KeepStep(Step):
@@ -221,56 +249,81 @@ class KeepStep(Step):
         return isinstance(self.operation, DocumentFilter) and self.operation.keeps_columns
 
     def run(self, rows: Rows) -> None:
-        scores = _one_array(rows.column(self.reads))
+        scores = one_array(rows.column(self.reads))
         decide = bool if isinstance(self.operation, DocumentFilter) else self.operation
-        self._drop(rows, self._keep(Scores(scores), decide), scores)
+        kept = self._keep(Scores(scores), decide)
+        self.note(rows, numbers_of(scores), kept)
+        self._drop(rows, kept, scores)
 
 
-def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
-    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours."""
-    criteria = [step.criterion for _, step in steps]
-    measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
-    for place, (member, step) in enumerate(steps):
-        rows.member = member
-        if not len(rows.left):
-            return
-        if criteria[place] is None:
-            step.run(rows)
-            continue
-        if place not in measured_by:
-            together = _measured_together(steps, criteria, place)
-            found = measure(rows.texts(step.reads), list(together.values()), rows.left)
-            measured_by.update({other: (found, number) for number, other in enumerate(together)})
-        measured, number = measured_by[place]
-        kept = measured.kept_by(number, rows.left)
+class Chain:
+    """Steps that run one after the other. Those that the kernel knows run in one pass over the texts.
+
+    Args:
+        steps: The steps, each with the position of its stage, where several run as one.
+    """
+
+    def __init__(self, steps: Sequence[tuple[int, Step]]) -> None:
+        self._steps = steps
+        self._criteria = [step.criterion for _, step in steps]
+
+    def run(self, rows: Rows) -> None:
+        """Apply the steps to rows."""
+        place = 0
+        measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
+        while place < len(self._steps) and len(rows.left):
+            rows.member, step = self._steps[place]
+            if self._criteria[place] is None:
+                step.run(rows)
+                place += 1
+                continue
+            if place not in measured_by:
+                together = self._measured_together(place)
+                found = measure(rows.texts(step.reads), list(together.values()), rows.left)
+                measured_by.update({other: (found, number) for number, other in enumerate(together)})
+            place = self._drop_measured(rows, place, measured_by)
+
+    def _drop_measured(self, rows: Rows, first: int, measured_by: dict[int, tuple[Measured, int]]) -> int:
+        """Write scores and drop rows, as the kernel found. Goes on until a step needs the rows that are left.
+
+        Returns:
+            The place of that step.
+        """
+        measured, number = measured_by[first]
+        step = self._steps[first][1]
         if step.writes is not None:
             # The scores of rows that were dropped before mean nothing; those rows are not in the result.
             every = len(measured.rows) == rows.table.num_rows
             rows.write(step.writes, arrow_array(measured.scores_of(number, None if every else rows.left)))
-        if not kept.all():
-            rows.keep(kept, step.reason(), arrow_array(measured.scores_of(number, rows.left[~kept])))
+        by_number = measured.failed_by(rows.left)
+        dropped = np.zeros(len(rows.left), np.bool_)
+        for place in range(first, len(self._steps)):
+            member, step = self._steps[place]
+            measured_here, number = measured_by.get(place, (None, 0))
+            if measured_here is not measured or (step.writes is not None and place > first):
+                break
+            failed = by_number.get(number)
+            rows.member = member
+            tried = slice(None) if place == first else ~dropped
+            if failed is not None:
+                rows.drop(failed, step.reason(), arrow_array(measured.scores_of(number, rows.left[failed])))
+                dropped[failed] = True
+            step.note(rows, measured.raw_scores_of(number, rows.left)[tried], ~dropped[tried])
+        else:
+            place = len(self._steps)
+        rows.narrow(~dropped)
+        return place
 
-
-def _measured_together(
-    steps: Sequence[tuple[int, Step]], criteria: Sequence[Criterion | None], first: int
-) -> dict[int, Criterion]:
-    """The criteria from ``first`` on that measure the same text, by place, up to a step that changes it."""
-    column, found = steps[first][1].reads, {}
-    for place in range(first, len(steps)):
-        step, criterion = steps[place][1], criteria[place]
-        if criterion is not None and step.reads == column:
-            found[place] = criterion
-        if step.writes == column:
-            break
-    return found
-
-
-def _one_array(scores: pa.Array | pa.ChunkedArray | NDArray[Any]) -> pa.Array:
-    if isinstance(scores, pa.ChunkedArray):
-        return pa.concat_arrays(scores.chunks) if scores.num_chunks else pa.nulls(0, scores.type)
-    if isinstance(scores, np.ndarray):
-        return arrow_array(scores)
-    return scores if isinstance(scores, pa.Array) else pa.array(scores)
+    def _measured_together(self, first: int) -> dict[int, Criterion]:
+        """The criteria from ``first`` on that measure the same text, by place, up to a step that changes it."""
+        column, found = self._steps[first][1].reads, {}
+        for place in range(first, len(self._steps)):
+            step, criterion = self._steps[place][1], self._criteria[place]
+            if criterion is not None and step.reads == column:
+                found[place] = criterion
+            if step.writes == column:
+                break
+        return found
 
 
 def _array_of_objects(scores: list[Any], made_by: Callable[..., Any]) -> pa.Array:
