@@ -29,6 +29,7 @@ _ON_RAY = (
     "test_ray_data.py",
     "test_ray_executor.py",
     "test_ray_failures.py",
+    "test_ray_metrics.py",
     "test_ray_no_shared_files.py",
     "test_ray_nodes.py",
     "test_ray_scripts.py",

@@ -14,7 +14,7 @@ import pytest
 import tamis
 from tamis.errors import MissingExtraError
 
-HEAVY = ("numba", "pandas", "polars", "pyarrow", "ray", "torch")
+HEAVY = ("numba", "opentelemetry", "pandas", "polars", "prometheus_client", "pyarrow", "ray", "torch")
 LAZY = ("tamis.stages.io", "tamis.stages.mixing", "tamis.stages.text.filters", "tamis.stages.text.modifiers")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-UNUSED = ("numba", "pandas", "polars", "ray", "torch")
+UNUSED = ("numba", "opentelemetry", "pandas", "polars", "prometheus_client", "ray", "torch")
 WITH_KERNELS = {**os.environ, "TAMIS_KERNELS": "wait"}
 """Without kernels Polars does some of their work."""
 

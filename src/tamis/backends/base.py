@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,13 +10,23 @@ from tamis.backends.contracts import FailurePolicy
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
+from tamis.runs.metrics import Sample
+from tamis.runs.observers import Observers
 from tamis.runs.progress import Observer
 from tamis.runs.stats import StageStats
 from tamis.runs.stop import StopSignal
+from tamis.runs.traces import TaskDone
 from tamis.stages.base import NodeInfo, WorkerMetadata
 from tamis.tasks import Task
 
-__all__ = ["Executor", "NodeInfo", "Run", "WorkerMetadata"]
+__all__ = ["Executor", "NodeInfo", "Run", "SampleSink", "WorkerMetadata"]
+
+
+class SampleSink(Protocol):
+    """Exports metrics."""
+
+    def take(self, sample: Sample) -> None:
+        """The latest sample. Called in the driver's loop; must be quick."""
 
 
 @dataclass
@@ -32,6 +42,10 @@ class Run:
         keep_drops: Whether to record which rows were dropped.
         failures: What happens to tasks that have failed for good.
         stats: The counts of each stage, filled by the executor, even if the run fails.
+        recorders: Further observers, which record the run.
+        sample_sinks: Receive a sample of the metrics about once a second.
+        on_task: Receives every finished task, for traces.
+        measure_input: Whether to measure the size of the input, so that the share that is done is known.
     """
 
     directory: RunDirectory
@@ -42,6 +56,15 @@ class Run:
     keep_drops: bool = True
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     stats: list[StageStats] = field(default_factory=list)
+    recorders: list[Observer] = field(default_factory=list)
+    sample_sinks: list[SampleSink] = field(default_factory=list)
+    on_task: Callable[[TaskDone], None] | None = None
+    measure_input: bool = False
+
+    @property
+    def watchers(self) -> Observers:
+        """The progress display and all who record the run."""
+        return Observers(self.observer, *self.recorders)
 
 
 class Executor(Protocol):

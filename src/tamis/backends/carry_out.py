@@ -39,6 +39,7 @@ def carry_out(
     manager: Manager | None = None,
 ) -> bool:
     """Carry out a plan on a substrate. Returns ``False`` if the user stopped it before its end."""
+    watchers = run.watchers
     coordinator = Coordinator(
         plan,
         substrate,
@@ -49,16 +50,17 @@ def carry_out(
         quarantine=places.quarantine,
         initial=run.initial,
         stop=run.stop,
-        watcher=run.observer,
+        watcher=watchers,
         manager=manager,
         failures=run.failures,
     )
     run.stats = coordinator.books.stats
-    if not isinstance(run.observer, NoProgress):
+    coordinator.meter.on_task = run.on_task
+    if run.measure_input or not isinstance(run.observer, NoProgress):
         _measure_input(plan, coordinator, places.scratch)
     if isinstance(substrate, InlineSubstrate):
         substrate.show_with(coordinator.show)
-    run.observer.start(coordinator.snapshot())
+    watchers.start(coordinator.snapshot())
     state = "failed"
     try:
         done = coordinator.run()
@@ -68,7 +70,7 @@ def carry_out(
         if state == "failed":
             run.journal.flush()  # while workers can still send the files that they hold
         substrate.close(at_once=state == "failed")
-        run.observer.finish(coordinator.snapshot(state))
+        watchers.finish(coordinator.snapshot(state))
 
 
 def _measure_input(plan: Plan, coordinator: Coordinator, scratch: str) -> None:

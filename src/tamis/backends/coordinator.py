@@ -18,6 +18,7 @@ from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, setup_error, sta
 from tamis.backends.contracts import FailurePolicy, Journal, Limits, Manager, Stop, Watcher
 from tamis.backends.dispatch import Assignment, Dispatcher
 from tamis.backends.isolation import Isolation
+from tamis.backends.meter import Meter
 from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope, Maker
 from tamis.backends.recovery import Recovery
@@ -90,8 +91,9 @@ class Coordinator:
         self.books = Bookkeeper(plan, journal, quarantine, watcher, self._failures)
         self.total_weight: int | None = None
         self._recovery = Recovery(self._repeat)
-        self.scheduler = SchedulerState(plan, self.books, scratch, self._recovery.restore)
+        self.scheduler = SchedulerState(plan, self.books, scratch, self._recovery.restore, substrate.now)
         self.registry, self.limits = registry, limits
+        self.meter = Meter(plan, self.books.stats, registry, substrate.now)
         self._dispatcher = Dispatcher(plan, substrate, registry, self.scheduler, limits)
         self.timings = self._dispatcher.timings
         self._plan, self._substrate, self._initial = plan, substrate, initial
@@ -179,6 +181,8 @@ class Coordinator:
             running=len(self._dispatcher.assignments),
             workers=len(self.registry),
             state=state or ("draining" if self.scheduler.draining else "running"),
+            stage_workers=self.meter.stage_workers(),
+            worker_stats=self.meter.worker_stats,
         )
 
     def _running_bytes(self) -> int:
@@ -235,6 +239,7 @@ class Coordinator:
         if assignment is None:  # the worker was given up, and another has the task
             self.books.discard(outcome)
             return
+        self.meter.done(assignment, event.ticket, outcome)
         self.registry.take(assignment.worker, event.ticket, self._substrate.now())
         if outcome.failure is not None:
             self._on_failure(assignment, outcome.failure)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tamis.backends.payload import Envelope
 from tamis.errors import DataError, PlanError, TamisError
 from tamis.printable import shortened
-from tamis.runs.stats import StageStats
+from tamis.runs.stats import GpuUse, StageStats
 from tamis.stages.emit import Publish
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Outcome:
         failure: Set if it failed; then nothing else counts.
         seconds: How long it took.
         drops: The rows that were dropped, for the run's drop ledger; larger ones are among the published files.
+        peak_memory_bytes: Highest resident memory of the worker's process so far; 0 if the worker is a thread.
+        gpus: What the worker's GPUs are doing, from time to time, if only the worker can read them.
     """
 
     outputs: list[Envelope] = field(default_factory=list)
@@ -78,6 +80,8 @@ class Outcome:
     failure: Failure | None = None
     seconds: float = 0.0
     drops: pa.Table | None = None
+    peak_memory_bytes: int = 0
+    gpus: tuple[GpuUse, ...] = ()
 
 
 def failure_of(stage: str, error: Exception) -> Failure:

@@ -34,6 +34,7 @@ class Envelope:
         home: The machine that holds the payload, if that matters.
         maker: The assignment that made it, if the payload can get lost.
         isolation: Set on the first task of a batch whose failing items are to be found.
+        ready_s: When the batch that begins with it could be dispatched, by the clock of the run.
     """
 
     vertex: int
@@ -48,6 +49,7 @@ class Envelope:
     home: str = ""
     maker: Maker | None = None
     isolation: Isolation | None = None
+    ready_s: float = 0.0
 
 
 @dataclass(eq=False, slots=True)

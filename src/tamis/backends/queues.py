@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tamis.backends.payload import Envelope
 
@@ -17,9 +18,14 @@ def source_key(order: tuple[int, ...]) -> Key:
 
 
 class ReadyQueue:
-    """Batches that can be dispatched, in the order of the input, with one queue for each machine that holds data."""
+    """Batches that can be dispatched, in the order of the input, with one queue for each machine that holds data.
 
-    def __init__(self) -> None:
+    Args:
+        now: The clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._heaps: dict[str, list[tuple[tuple[int, ...], int, list[Envelope]]]] = {}
         self._count = 0
         self._length = 0
@@ -34,6 +40,7 @@ class ReadyQueue:
         self._count += 1
         self._length += 1
         self.tasks += len(batch)
+        batch[0].ready_s = self._now()
         home = batch[0].home if len(batch) == 1 else max(batch, key=lambda e: e.nbytes).home
         heapq.heappush(self._heaps.setdefault(home, []), (batch[0].order, self._count, batch))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,9 +61,18 @@ class SchedulerState:
         books: Where listed tasks are counted, and where tasks at the end of the pipeline go.
         scratch: The run's directory for data between stages.
         restore: Makes the data of a task again that an earlier start of the run did not keep, and calls back.
+        now: The clock, in seconds.
     """
 
-    def __init__(self, plan: Plan, books: Bookkeeper, scratch: str, restore: Restore) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        books: Bookkeeper,
+        scratch: str,
+        restore: Restore,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
         self._plan, self._books, self._scratch, self._restore = plan, books, scratch, restore
         self.held_bytes = 0
         self.draining = False
@@ -275,7 +285,7 @@ class SchedulerState:
         last = all(
             t == END for v in group.vertices for t in self._plan.vertices[v].edges.values() if t not in group.vertices
         )
-        return GroupState(group, ReadyQueue(), ordered, out_ratio=0.0 if last else 1.0)
+        return GroupState(group, ReadyQueue(self._now), ordered, out_ratio=0.0 if last else 1.0)
 
     def _ordered_after(self, group: Group) -> list[OrderedBatches]:
         """The ordered queues that tasks of this group may reach."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tamis.backends.substrates.base import Substrate
+from tamis.runs.stats import GpuUse, WorkCounts
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Worker:
         cpus: The cores it takes now.
         warm: Whether its stages are known to be set up.
         noted: Its entries in the lists of workers by load: the machine (``None`` for the list of all) and the load.
+        busy_since: Since when it has held an assignment; ``None`` if it holds none.
+        was_busy_s: Seconds in which it held one before.
+        work: What it did in each group.
+        peak_memory_bytes: Highest resident memory of its process, as far as the worker has reported it.
+        gpus: What its GPUs were doing when the worker last reported it.
     """
 
     index: int
@@ -66,6 +72,11 @@ class Worker:
     cpus: float = 0.0
     warm: bool = False
     noted: set[tuple[str | None, int]] = field(default_factory=set)
+    busy_since: float | None = None
+    was_busy_s: float = 0.0
+    work: dict[int, WorkCounts] = field(default_factory=dict)
+    peak_memory_bytes: int = 0
+    gpus: tuple[GpuUse, ...] = ()
 
     def begin(self, now: float) -> None:
         """Record the assignments it begins now: the oldest, up to ``in_flight``."""
@@ -80,6 +91,10 @@ class Worker:
     def busy_s(self, now: float) -> float:
         """How long it has been running its oldest assignment, in seconds."""
         return now - min(self.began.values(), default=now)
+
+    def total_busy_s(self, now: float) -> float:
+        """How long it has held at least one assignment, since it was started, in seconds."""
+        return self.was_busy_s + (0.0 if self.busy_since is None else now - self.busy_since)
 
 
 class WorkerRegistry:
@@ -233,6 +248,8 @@ class WorkerRegistry:
             worker.cpus = cpus
             self._working[worker.node] = self._working.get(worker.node, 0.0) + cpus
             self._unpark(worker.node)  # there may be room for one more
+        if not worker.tickets:
+            worker.busy_since = now
         worker.tickets[ticket] = None
         worker.begin(now)
         self._note(worker)
@@ -243,6 +260,7 @@ class WorkerRegistry:
         worker.began.pop(ticket, None)
         worker.begin(now)
         if not worker.tickets:
+            worker.was_busy_s, worker.busy_since = worker.total_busy_s(now), None
             worker.alone = False
             self._release(worker)
             if worker.draining:

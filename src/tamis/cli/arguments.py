@@ -105,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
+    _add_monitor(command("monitor", "monitor", "Write files that start Prometheus and Grafana against runs."))
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
@@ -159,6 +160,11 @@ def _add_run(command: argparse.ArgumentParser) -> None:
         help="end the run when more rows than this fail: a number, or a share below 1; 0 ends it with the first",
     )
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
+    command.add_argument(
+        "--metrics-port", metavar="N", type=_count, help="port for Prometheus; 0 picks a free one, which is printed"
+    )
+    command.add_argument("--metrics-host", metavar="HOST", help="address to listen on (127.0.0.1)")
+    command.add_argument("--traces", action="store_true", help="send OpenTelemetry traces")
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")
@@ -234,6 +240,23 @@ def _add_recipes(command: argparse.ArgumentParser) -> None:
 
 def _add_doctor(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_monitor(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "targets",
+        metavar="RUN_DIR|PORT|HOST:PORT",
+        nargs="*",
+        help="the runs to watch, each started with --metrics-port: the run directory, or where the run listens",
+    )
+    command.add_argument(
+        "--ray",
+        metavar="PATH",
+        nargs="?",
+        const="",
+        help="watch a Ray cluster, too: the file, or directory of files, that lists its endpoints; Ray's by default",
+    )
+    command.add_argument("--output", metavar="DIR", default="tamis-monitor", help="where to write (%(default)s)")
 
 
 def _add_runs(command: argparse.ArgumentParser) -> None:

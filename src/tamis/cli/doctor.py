@@ -32,6 +32,8 @@ _PURPOSES: Final = {
     "tokenize": "tokens (TokenCount, Tokenize, MegatronTokenizerWriter, ...)",
     "transformers": "tokenizers without a tokenizer.json",
     "ray": "many machines",
+    "metrics": "a Prometheus endpoint (run(metrics_port=...), tamis run --metrics-port)",
+    "traces": "OpenTelemetry traces of runs",
     "dev": "work on tamis itself",
 }
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)")

@@ -23,13 +23,15 @@ SET_ASIDE: Final = 3
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a recipe; show its progress on stderr and its result on stdout."""
+    from tamis.pipeline.recipe import OF_THE_RUN
+
     recipe = _recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
     if arguments.dry_run:
         _show_plan(pipeline.plan(executor), recipe, arguments)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
-    own = {name: getattr(recipe.run, name) for name in ("run_dir", "scratch", "drop_ledger", "failure_budget")}
+    own = {name: getattr(recipe.run, name) for name in OF_THE_RUN}
     result = pipeline.run(executor, progress=progress, fresh=arguments.fresh, **own)
     if arguments.json:
         print_json({**result.summary.to_dict(), "run_dir": str(result.run_dir)})
@@ -92,6 +94,9 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "run_dir": getattr(arguments, "run_dir", None),
         "scratch": getattr(arguments, "scratch", None),
         "failure_budget": getattr(arguments, "failure_budget", None),
+        "metrics_port": getattr(arguments, "metrics_port", None),
+        "metrics_host": getattr(arguments, "metrics_host", None),
+        "traces": True if getattr(arguments, "traces", False) else None,
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}

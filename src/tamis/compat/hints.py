@@ -49,8 +49,9 @@ _DASK: Final = (
     "Write the steps as the stages of a tamis.pipeline.Pipeline"
 )
 _METRICS: Final = (
-    "What each stage did is in the result of run(): result.stages, and with everything else in the run directory's "
-    "run.json and report.html"
+    "tamis monitor writes files that start Prometheus and Grafana against a run, see docs/metrics.md. What each stage "
+    "did is in the result of run(): result.stages, and with everything else in the run directory's run.json and "
+    "report.html"
 )
 
 NAMES: Final[dict[str, str]] = {

@@ -12,9 +12,11 @@ from typing import Any, Literal
 from tamis.backends.base import Executor
 from tamis.backends.contracts import FAILURE_BUDGET
 from tamis.errors import PlanError, TamisError, redacted
+from tamis.pipeline.monitor import Monitoring, RunMonitor
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
+from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
@@ -119,6 +121,9 @@ class Pipeline:
         scratch: str | None = None,
         fresh: bool = False,
         failure_budget: float | None = FAILURE_BUDGET,
+        metrics_port: int | None = None,
+        metrics_host: str = LOOPBACK,
+        traces: bool | None = None,
     ) -> RunResult:
         """Run the pipeline, or go on with a run of it that did not come to its end.
 
@@ -141,6 +146,9 @@ class Pipeline:
             failure_budget: How many rows may be set aside, because a stage raised or crashed on them, before the run
                 ends: a number of rows, or a share of those that were read, which counts once more than 1,000 have
                 failed. ``0``: the first failure ends the run. ``None``: any number.
+            metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one. By default none.
+            metrics_host: The address to listen on; by default only programs of this machine can connect.
+            traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -149,7 +157,8 @@ class Pipeline:
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
-        return run_plan(plan, executor, initial, *given)
+        with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
+            return run_plan(plan, executor, initial, *given, monitor=monitor)
 
     def _recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""

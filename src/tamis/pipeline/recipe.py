@@ -29,6 +29,7 @@ from tamis.pipeline.catalogue import find, is_name
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
 from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import MAX_CHARACTERS, Node, parse_yaml
+from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.sizes import byte_size
 
 if TYPE_CHECKING:
@@ -53,6 +54,17 @@ def default_executor_name() -> str:
     return "streaming" if os.environ.get("RAY_ADDRESS") or (ray and ray.is_initialized()) else "local"
 
 
+OF_THE_RUN: Final = (
+    "run_dir",
+    "scratch",
+    "drop_ledger",
+    "failure_budget",
+    "metrics_port",
+    "metrics_host",
+    "traces",
+)
+"""The settings that are arguments of :meth:`tamis.pipeline.Pipeline.run`; the others are for the executor."""
+
 _TOP: Final[dict[str, Any]] = {"name": str, "description": str | None, "stages": list, "run": dict}
 
 
@@ -75,6 +87,9 @@ class RunSettings:
         drop_ledger: Whether to record in the run directory which rows were dropped, and why.
         failure_budget: How many rows may be set aside before the run ends: a number, or a share of those read; 0 ends
             it with the first failure.
+        metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one.
+        metrics_host: The address to listen on; by default only programs of this machine can connect.
+        traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
     """
 
     executor: str | None = None
@@ -89,6 +104,9 @@ class RunSettings:
     scratch: str | None = None
     drop_ledger: bool = True
     failure_budget: float | None = FAILURE_BUDGET
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
+    traces: bool | None = None
 
     def __post_init__(self) -> None:
         if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:
@@ -99,6 +117,8 @@ class RunSettings:
         for name, value in (("workers", self.workers), ("retries", self.retries)):
             if value is not None and value < 0:
                 raise RecipeError(f"{name}: must not be negative, not {value}")
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= 65535:
+            raise RecipeError(f"metrics_port: must be between 0 and 65535, not {self.metrics_port}")
         if self.memory_budget is not None:
             byte_size(self.memory_budget)
         FailurePolicy.within(self.failure_budget)
@@ -109,7 +129,7 @@ class RunSettings:
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
             raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
-        others = ("executor", "run_dir", "scratch", "drop_ledger", "failure_budget")  # not for the executor
+        others = {"executor", *OF_THE_RUN}
         given = {name: value for name, value in asdict(self).items() if value is not None and name not in others}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import tamis
 from tamis.backends.base import Executor, Run
 from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
+from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.outputs import Outputs, fingerprint
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
@@ -25,6 +25,7 @@ from tamis.runs.histograms import write_scores
 from tamis.runs.journal import RunJournal
 from tamis.runs.manifest import MANIFEST, start_of, with_start
 from tamis.runs.past_runs import unfinished_run
+from tamis.runs.process_memory import peak_memory
 from tamis.runs.progress import Observer, choose_progress
 from tamis.runs.report import load_summary, write_report
 from tamis.runs.result import RunResult
@@ -48,6 +49,8 @@ def run_plan(
     recipe: str = "",
     fresh: bool = False,
     failure_budget: float | None = FAILURE_BUDGET,
+    *,
+    monitor: RunMonitor,
 ) -> RunResult:
     """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
     failures = FailurePolicy.within(failure_budget)
@@ -74,7 +77,7 @@ def run_plan(
             journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
             with StopSignal() as stop:
                 run = Run(directory, journal, observer, stop, initial, drop_ledger, failures)
-                return _run(plan, executor, description, run, outputs, started)
+                return _run(plan, executor, description, run, outputs, started, monitor)
     finally:
         directory.release()
 
@@ -91,13 +94,16 @@ def _complete(directory: RunDirectory, outputs: Outputs, observer: Observer) -> 
     return RunResult(directory, summary)
 
 
-def _run(plan: Plan, executor: Executor, description: str, run: Run, outputs: Outputs, started: str) -> RunResult:
+def _run(
+    plan: Plan, executor: Executor, description: str, run: Run, outputs: Outputs, started: str, monitor: RunMonitor
+) -> RunResult:
     began = time.monotonic()
     state = FAILED
     failure: BaseException | None = None
     directory, observer = run.directory, run.observer
     notes = _tell(observer, _notes(plan), [])
     try:
+        monitor.begin(run, executor.describe())
         notes = _tell(observer, [*outputs.damage, *_continued(directory, outputs)], notes)
         directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
         directory.write_text("plan.json", json.dumps(outline(plan), ensure_ascii=False))
@@ -125,9 +131,10 @@ def _run(plan: Plan, executor: Executor, description: str, run: Run, outputs: Ou
         plan=redacted(str(plan)),
         error="" if failure is None else _shown(failure),
         notes=notes,
-        peak_memory_bytes=_peak_memory(),
+        peak_memory_bytes=peak_memory(),
         tamis=tamis.__version__,
     )
+    monitor.end(state, run.stats, summary.error)
     unrecorded = _record(run.journal, directory, summary, began)
     if failure is not None:
         if unrecorded is not None:
@@ -234,13 +241,3 @@ def _everything_set_aside(directory: RunDirectory) -> str:
     first = next(iter(directory.quarantined(1)), {})
     example = f" The first problem, in stage {first['stage']!r}: {first['problem']}" if "problem" in first else ""
     return f"every row was set aside, none was processed: they are in {directory.quarantine}.{example}"
-
-
-def _peak_memory() -> int:
-    """Highest resident memory of this process in bytes; 0 where it cannot be read."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

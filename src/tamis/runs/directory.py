@@ -6,6 +6,8 @@ report.html     the same, for people
 plan.txt        what was planned
 plan.json       the same, for programs: stages, parameters, branches, groups
 scores.json     histograms of the scores that filters computed
+metrics.jsonl   how the counts grew, about one sample per second
+metrics-endpoint.txt  where Prometheus can read the metrics, while the run goes on
 ledger/         the input, what is finished and which files it made: a segment for each start
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up

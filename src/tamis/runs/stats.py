@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ class StageStats:
         custom: What the stage itself counted, see :meth:`tamis.stages.base.ProcessingStage.log_metric`.
         internal: Whether it is an internal stage (part of a shuffle, say) that reports do not show.
         scores: Histograms of the scores that it computed, by criterion; in ``scores.json``, not in ``run.json``.
+        queue_s: Seconds that tasks waited, from ready to begun, for the first stage of a group; 0 where it is unknown.
     """
 
     name: str
@@ -47,6 +49,7 @@ class StageStats:
     custom: dict[str, float] = field(default_factory=dict)
     internal: bool = False
     scores: dict[str, ScoreHistogram] = field(default_factory=dict, repr=False)
+    queue_s: float = 0.0
 
     def add(self, other: StageStats) -> None:
         """Add another worker's counts to these."""
@@ -79,7 +82,65 @@ class StageStats:
 
 
 _NUMBERS = [f.name for f in fields(StageStats) if f.type in ("int", "float")]
-_COUNTED = [f.name for f in fields(StageStats) if f.name not in ("name", "internal", "seconds", "scores")]
+_COUNTED = [f.name for f in fields(StageStats) if f.name not in ("name", "internal", "seconds", "queue_s", "scores")]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What a GPU is doing.
+
+    Args:
+        index: Its number on the machine, as NVML counts.
+        utilization: The share of the last moments in which it was busy, 0 to 1.
+        memory_bytes: Memory in use.
+        node: The machine; empty for the driver's.
+    """
+
+    index: int
+    utilization: float
+    memory_bytes: int
+    node: str = ""
+
+
+@dataclass(slots=True)
+class WorkCounts:
+    """What one worker did in one group of stages.
+
+    Args:
+        tasks: Tasks done.
+        rows_in, rows_out, bytes_in, bytes_out: What entered and left the group.
+        seconds: How long the tasks took.
+        queue_s: How long they waited, from ready to begun.
+    """
+
+    tasks: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    seconds: float = 0.0
+    queue_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    """What one worker did.
+
+    Args:
+        worker: Its number.
+        node: Its machine, on a cluster.
+        busy_s: Seconds in which it held at least one task.
+        peak_memory_bytes: Highest resident memory of its process; 0 where it is unknown, as for threads.
+        work: The counts of each group of stages it ran, under the names of the stages.
+        gpus: Its GPUs, where only the worker can read them.
+    """
+
+    worker: int
+    node: str
+    busy_s: float
+    peak_memory_bytes: int
+    work: dict[str, WorkCounts]
+    gpus: tuple[GpuUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +156,8 @@ class Snapshot:
         running: Tasks being processed.
         workers: The number of workers.
         state: ``"running"``, ``"draining"`` (after the first Ctrl-C) or ``"done"``.
+        stage_workers: For each stage, the workers that can be given its tasks; empty where that is unknown.
+        worker_stats: Returns what each worker did; nothing where that is unknown.
     """
 
     elapsed_s: float
@@ -105,6 +168,8 @@ class Snapshot:
     running: int
     workers: int
     state: str = "running"
+    stage_workers: Sequence[int] = ()
+    worker_stats: Callable[[], Sequence[WorkerStats]] = tuple
 
     @property
     def eta_s(self) -> float | None:

@@ -19,6 +19,7 @@ from tamis.backends.base import Run
 from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, has_sink, stage_error
 from tamis.backends.contracts import FailurePolicy
 from tamis.backends.external.operator import STOP, OperatorSpec, Parcel, Record
+from tamis.backends.meter import done_task
 from tamis.backends.outcome import Failure
 from tamis.backends.payload import GONE, Envelope, enclose, encode_payload, release_payload
 from tamis.backends.queues import OrderedBatches, source_key
@@ -118,6 +119,7 @@ class ExternalDriver:
     def __init__(self, plan: Plan, run: Run, engine: Engine) -> None:
         self.books = Bookkeeper(plan, run.journal, run.directory.quarantine, run.observer, run.failures)
         self._plan, self._run, self._engine = plan, run, engine
+        self._watchers = run.watchers
         self._scratch = run.directory.scratch
         self._payloads = run.directory.payloads
         self._barriers = numbered_barriers(plan)
@@ -303,7 +305,7 @@ class ExternalDriver:
         for message in messages:
             self._book(pickle.loads(message))
         self._check_stop()
-        self._run.observer.update(self.snapshot())
+        self._watchers.update(self.snapshot())
         return bool(messages)
 
     def _check_stop(self) -> None:
@@ -331,6 +333,8 @@ class ExternalDriver:
         self._running.pop(key, None)
         group = self._plan.groups[record.group]
         self.books.retried(group, record.retries)
+        if self._run.on_task is not None:
+            self._run.on_task(done_task(group, record.batch, record.outcome))
         if record.outcome.failure is not None:
             self._book_failure(group, record, record.outcome.failure)
         else:

@@ -75,7 +75,7 @@ def run_on_engine(plan: Plan, run: Run, engine: Engine, worker_spec: WorkerSpec)
     """Carry out a plan on an engine, show its progress, and remove the mailbox afterwards."""
     driver = ExternalDriver(plan, run, engine)
     run.stats = driver.books.stats
-    run.observer.start(driver.snapshot())
+    run.watchers.start(driver.snapshot())
     state = "failed"
     try:
         done = driver.execute()
@@ -83,5 +83,5 @@ def run_on_engine(plan: Plan, run: Run, engine: Engine, worker_spec: WorkerSpec)
         return done
     finally:
         run.journal.flush()  # while the cluster can still be asked for files that wait there
-        run.observer.finish(driver.snapshot(state))
+        run.watchers.finish(driver.snapshot(state))
         worker_spec.mailbox.close()

@@ -15,6 +15,7 @@ from tamis.backends.contracts import Limits
 from tamis.backends.demand import concurrent_groups
 from tamis.backends.group_spec import GroupSpec
 from tamis.backends.streaming.cluster_view import Cluster, load_ray
+from tamis.backends.streaming.ray_metrics import exported_by_ray
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.errors import PlanError, did_you_mean
 from tamis.plan import Group, Plan
@@ -124,7 +125,8 @@ class StreamingExecutor:
         budget = self.memory_budget or int(STORE_SHARE * cluster.store_bytes())
         limits = Limits(max(n.cpus for n in nodes), budget, self.retries, least_cpus=LEAST_CPUS)
         autoscaler = Autoscaler(plan, registry, cluster.nodes, substrate.now, cluster.cores)
-        return carry_out(plan, run, substrate, registry, limits, places, autoscaler)
+        with exported_by_ray(run, plan.name):
+            return carry_out(plan, run, substrate, registry, limits, places, autoscaler)
 
     def _connected(self, plan: Plan) -> Cluster:
         if self._cluster is None:

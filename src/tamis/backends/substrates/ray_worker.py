@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tamis.backends.group_spec import RunPaths
     from tamis.backends.isolation import Isolation
     from tamis.backends.outcome import Failure, Outcome
+    from tamis.core.gpu_use import OccasionalGpuReader
 
 # Imported where they are used: the environment must be set first, and an actor is up sooner.
 
@@ -72,6 +73,7 @@ class RayWorker:
         self._stage_thread = ThreadPoolExecutor(1, thread_name_prefix="tamis-stages")
         self._begun = Future[None]()  # calls may overtake each other
         self._stopped = False
+        self._gpu_reader: OccasionalGpuReader | None = None
         if gpu_ids:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(cards_of_this_node()[i] for i in gpu_ids)
 
@@ -143,7 +145,20 @@ class RayWorker:
         return None, False, time.perf_counter() - began
 
     def _run(self, assignments: list[tuple[int, list[Any], Isolation | None]], slots: int) -> Any:
-        return _answer([self._placement.runner(group).run(tasks, how) for group, tasks, how in assignments], slots)
+        outcomes = [self._placement.runner(group).run(tasks, how) for group, tasks, how in assignments]
+        return _answer(self._measured(outcomes), slots)
+
+    def _measured(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Outcomes, the last of which says what memory and GPUs the worker uses."""
+        from tamis.core.gpu_use import OccasionalGpuReader
+        from tamis.runs.process_memory import peak_memory
+
+        if self._gpu_reader is None:
+            self._gpu_reader = OccasionalGpuReader(bool(self._gpu_ids))
+        if outcomes:
+            outcomes[-1].peak_memory_bytes = peak_memory()
+            outcomes[-1].gpus = self._gpu_reader.read()
+        return outcomes
 
     def _stop(self) -> None:
         self._stopped = True
@@ -181,7 +196,7 @@ class AsyncRayWorker(RayWorker):
             await self._placement.runner(group).run_async([_resolve(p, objects) for p in payloads], how)
             for group, payloads, how in pickle.loads(bundle)
         ]
-        return _answer(outcomes, slots)
+        return _answer(self._measured(outcomes), slots)
 
     async def stop(self) -> None:  # type: ignore[override]  # Ray awaits it
         if hasattr(self, "_placement"):

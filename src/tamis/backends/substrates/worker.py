@@ -24,6 +24,7 @@ from tamis.backends.pipes import die_with_parent, receive, send
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.inline import WorkerRunners
 from tamis.backends.substrates.processes import CANNOT_LOAD, GOODBYE, SET_UP
+from tamis.runs.process_memory import peak_memory
 from tamis.tasks import Task
 
 Fetched = tuple[int, int, list[Task[Any]] | Exception | None, Isolation | None]
@@ -156,6 +157,7 @@ class Outbox:
                 envelope.payload = encode_payload(envelope.payload, self._payloads, envelope.nbytes)
             if outcome.failure is not None and not travels(outcome.failure.exception):
                 outcome.failure = replace(outcome.failure, exception=None)
+            outcome.peak_memory_bytes = peak_memory()
             return pickle.dumps((ticket, outcome))
         except Exception as error:  # noqa: BLE001 - a task that cannot travel is reported as any other failure
             return pickle.dumps((ticket, Outcome(failure=cannot_travel(self._name_of(group), error))))
