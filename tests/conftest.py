@@ -36,6 +36,7 @@ _ON_RAY = (
     "test_seeds_on_ray.py",
     "test_slurm.py",
     "test_streaming_gpu.py",
+    "test_twenty_rows_of_a_hundred_thousand_on_ray",
     "test_the_code_of_a_page_runs[docs/clusters.md]",
     "test_the_code_of_a_page_runs_on_a_cluster",
     "test_xenna.py",

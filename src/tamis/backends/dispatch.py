@@ -42,6 +42,9 @@ OVERDUE_S = 0.1
 AHEAD = 8
 """The worker of an ``async`` stage holds 1/AHEAD more assignments than it may have in flight."""
 
+MOST_TRIALS = 1000
+"""How many times its limit a stage may take to find the items that fail."""
+
 CANCEL_S = 10.0
 """How long a call of an ``async`` stage may exceed its limit before its worker is killed: usually it is cancelled."""
 
@@ -257,11 +260,11 @@ class Dispatcher:
         for ticket, assignment in self.assignments.items():
             group, worker = self._plan.groups[assignment.group], assignment.worker
             limit = group.timeout_s
-            if assignment.batch[0].isolation is not None:
-                continue  # other processes try the items, each with the time limit
             if limit is None or not worker.warm or ticket not in worker.began:
                 continue
             patience = CANCEL_S if group.is_async else 0.0  # the worker cancels such a call itself
+            if assignment.batch[0].isolation is not None:  # other processes try the items, each with the time limit
+                patience += MOST_TRIALS * limit
             if now - worker.began[ticket] > limit + patience:
                 worker.warm = False  # do not kill it twice
                 why = f"it took longer than the {limit:g} s of timeout_s"
