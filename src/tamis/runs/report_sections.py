@@ -24,6 +24,7 @@ SHOWN_EXAMPLES: Final = 20
 
 _SHOWN_OUTPUTS: Final = 200
 _SHOWN_RAW: Final = 600
+_SHOWN_TRACEBACK: Final = 6_000
 _DOT: Final = " \N{MIDDLE DOT} "
 
 
@@ -85,7 +86,7 @@ def tiles(summary: RunSummary) -> str:
         Tile("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
         Tile("Dropped", figures.number(lost - quarantined), f"and {set_aside_words(summary) or 'nothing'} set aside"),
         Tile("Written", figures.size(summary.output_bytes), written),
-        Tile("Time", figures.duration(summary.seconds), _moment(summary.started)),
+        Tile("Time", figures.duration(summary.seconds), moment(summary.started)),
         Tile("Rows/s", rows_per_s, f"{mb_per_s} MB/s"),
     ]
     return tiles_of(shown)
@@ -139,20 +140,31 @@ def quarantine_section(summary: RunSummary, links: Links) -> str:
     if not total and not summary.quarantine:
         return ""
     examples = summary.quarantine[:SHOWN_EXAMPLES]
-    shown = []
-    for row in examples:
-        name = row_name(row)
-        raw = f'<pre class="raw">{escaped(row["raw"], _SHOWN_RAW)}</pre>' if row.get("raw") else ""
-        shown.append(
-            f'<div class="example"><p>{escaped(row.get("problem", ""), 1000)}</p>'
-            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if name else ""}{escaped(name, 400)}</p>'
-            f"{raw}</div>"
-        )
     more = set_aside_words(summary) + (f", {len(examples)} shown" if len(examples) < total else "")
     folder = "quarantine/"
     if "quarantine" in links.files:
         folder = f'<a href="{escaped(links.files["quarantine"])}">quarantine/</a>'
-    return f"<h2>Quarantine<small>{more}; everything set aside is in {folder}</small></h2>{''.join(shown)}"
+    return (
+        f"<h2>Quarantine<small>{more}; everything set aside is in {folder}</small></h2>{quarantine_examples(examples)}"
+    )
+
+
+def quarantine_examples(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows and tasks that were set aside, one below the other."""
+    shown = []
+    for row in rows:
+        name = row_name(row)
+        raw = f'<pre class="raw">{escaped(row["raw"], _SHOWN_RAW)}</pre>' if row.get("raw") else ""
+        frames = ""
+        if row.get("traceback"):
+            traceback = escaped(row["traceback"], _SHOWN_TRACEBACK)
+            frames = f"<details><summary>Traceback</summary><pre>{traceback}</pre></details>"
+        shown.append(
+            f'<div class="example"><p>{escaped(row.get("problem", ""), 1000)}</p>'
+            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if name else ""}{escaped(name, 400)}</p>'
+            f"{raw}{frames}</div>"
+        )
+    return "".join(shown)
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -192,7 +204,7 @@ def _plan(summary: RunSummary) -> str:
 def _environment(summary: RunSummary) -> str:
     facts = {
         "Executor": summary.executor,
-        "Started": _moment(summary.started),
+        "Started": moment(summary.started),
         "Peak memory of the driver": figures.size(summary.peak_memory_bytes) if summary.peak_memory_bytes else "",
         "Retries": figures.number(sum(stage.retries for stage in summary.stages)),
         "tamis": summary.tamis,
@@ -228,7 +240,7 @@ def _files(count: int) -> str:
     return f"{figures.number(count)} file" + ("" if count == 1 else "s")
 
 
-def _moment(started: str) -> str:
+def moment(started: str) -> str:
     """``2026-01-31T12:00:00.5+00:00`` as ``2026-01-31 12:00:00 UTC``."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", started)
     return f"{match[1]} {match[2]} UTC" if match else started
