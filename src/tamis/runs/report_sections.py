@@ -33,7 +33,7 @@ def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Seq
     summary, steps = view.summary, figures.steps(view.summary.stages)
     for section in (
         _flow(steps, view),
-        _stages(steps),
+        _stages(steps, sum(stage.seconds for stage in summary.stages if stage.internal)),
         throughput_section(view, steps),
         reasons_section(steps, examples, links),
         scores_section(view, steps),
@@ -105,10 +105,10 @@ def _flow(steps: Sequence[Step], view: RunView) -> str:
     return f"<h2>Rows through the stages<small>a stage opens to show its parameters</small></h2>{picture}"
 
 
-def _stages(steps: Sequence[Step]) -> str:
+def _stages(steps: Sequence[Step], hidden_seconds: float) -> str:
     if not steps:
         return ""
-    all_seconds = sum(step.stage.seconds for step in steps)
+    all_seconds = sum(step.stage.seconds for step in steps) + hidden_seconds
     rows = []
     for step in steps:
         stage = step.stage
@@ -128,10 +128,10 @@ def _stages(steps: Sequence[Step]) -> str:
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = ("Stage", "Rows in", "Rows out", "Lost", "Kept", "Time", "Share of time", "Rows/s", "MB/s")
-    return (
-        "<h2>Stages<small>time is summed over workers; speeds are those of one worker</small></h2>"
-        f"{html_table(heads, rows, 'sortable')}"
-    )
+    note = "time is summed over workers; speeds are those of one worker"
+    if hidden_seconds > 0.01 * all_seconds:
+        note += f"; {figures.percent(hidden_seconds / all_seconds)} of the time went into shuffles"
+    return f"<h2>Stages<small>{note}</small></h2>{html_table(heads, rows, 'sortable')}"
 
 
 def quarantine_section(summary: RunSummary, links: Links) -> str:

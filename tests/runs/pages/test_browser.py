@@ -191,17 +191,17 @@ def test_the_drops_browser_by_keyboard(tab: Tab, server: RunServer) -> None:
 def test_a_run_is_shown_live(tab: Tab, server: RunServer, folder: Path) -> None:
     page = tab.page
     page.goto(f"http://127.0.0.1:{server.server_port}/runs/running")
-    page.wait_for_function("document.querySelector('.live').textContent === 'live'")
+    playwright.expect(page.locator(".live")).to_have_text("live")
     page.locator("summary").first.click()
     before = page.locator(".tiles").inner_text()
     write_metrics(folder / "running", STAGES, seconds=90, ended=False)
-    page.wait_for_function("(before) => document.querySelector('.tiles').innerText !== before", arg=before)
+    playwright.expect(page.locator(".tiles")).not_to_have_text(before, use_inner_text=True)
     assert page.locator("details").first.evaluate("(details) => details.open")
     assert tab.complaints == []
 
 
 def test_the_list_shows_runs_as_they_begin(tab: Tab, server: RunServer, folder: Path) -> None:
-    tab.page.wait_for_function("document.querySelector('.live').textContent === 'live'")
+    playwright.expect(tab.page.locator(".live")).to_have_text("live")
     running_run(folder / "newcomer", STAGES)
     tab.page.get_by_role("link", name="newcomer").wait_for()
     for file in sorted((folder / "newcomer").rglob("*"), reverse=True):

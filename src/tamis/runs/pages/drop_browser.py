@@ -137,12 +137,21 @@ class DropBrowser:
         if row.problem:
             text = f'<p class="soft">{escaped(row.problem)}</p>'
         else:
-            text = f"<p>{_marked(' '.join(self._view.text_of(row).split()), search) or '(empty)'}</p>"
+            text = f"<p>{_marked(self._shown_text(row, search), search) or '(empty)'}</p>"
         link = f'<a href="{escaped(self._here)}/{dropped.place}">{escaped(dropped.name, 300)}</a>'
         return (
             f'<article class="drop"><p class="soft">{escaped(dropped.stage, 200)}{_DOT}'
             f"{escaped(dropped.reason, 300)}{score}</p>{text}<p>{link}</p></article>"
         )
+
+    def _shown_text(self, row: SourceRow, search: str) -> str:
+        """The text of a row, or the other column that contains what is searched for."""
+        text = self._view.text_of(row)
+        if search and search.casefold() not in text.casefold():
+            for name, value in row.values.items():
+                if isinstance(value, str) and search.casefold() in value.casefold():
+                    text = f"{name}: {value}"
+        return " ".join(text.split())
 
     def _turn(self, fields: Mapping[str, str], found: _Found, is_later: bool) -> str:
         kept = {name: value for name, value in fields.items() if value}

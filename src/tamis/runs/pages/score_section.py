@@ -55,5 +55,5 @@ def _chart(title: str, counts: ScoreHistogram) -> str:
     dropped = f", {figures.number(counts.rows_dropped)} dropped" if counts.rows_dropped else ""
     facts.append(f"{figures.number(counts.rows_kept + counts.rows_dropped)} rows{dropped}")
     scale = Scale.around(bins, counts.bounds)
-    chart = histogram(title, bins, scale, counts.bounds)
+    chart = histogram(title, bins, scale, counts.bounds, inverted=counts.inverted)
     return f'<div><h3>{escaped(title, 120)} <small class="soft">{escaped("; ".join(facts))}</small></h3>{chart}</div>'
