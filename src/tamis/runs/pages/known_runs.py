@@ -44,6 +44,7 @@ class KnownRuns:
     def __init__(self, target: str) -> None:
         self._target = os.path.abspath(target)
         self.is_single = is_run_directory(self._target)
+        self._ended: dict[str, tuple[tuple[int, int], RunEntry]] = {}  # runs that change no more, by path
 
     @property
     def place(self) -> str:
@@ -63,11 +64,33 @@ class KnownRuns:
 
     def entries(self) -> list[RunEntry]:
         """All runs, the newest first."""
-        found = [_entry(name, path) for name, path in self.paths().items()]
+        found = [self._entry(name, path) for name, path in self.paths().items()]
         return sorted(found, key=lambda entry: (entry.started, entry.name), reverse=True)
 
+    def _entry(self, name: str, path: str) -> RunEntry:
+        """A run. The summary of one that has ended is only read again when it was written again."""
+        version = _version(path)
+        known = self._ended.get(path)
+        if known is not None and known[0] == version:
+            return known[1]
+        entry = _read_entry(name, path)
+        if version is not None:
+            self._ended[path] = (version, entry)
+        return entry
 
-def _entry(name: str, path: str) -> RunEntry:
+
+def _version(path: str) -> tuple[int, int] | None:
+    """Size and time of the summary of a run that has ended; ``None`` if it has not."""
+    if os.path.lexists(os.path.join(path, "run.lock")):
+        return None
+    try:
+        status = os.stat(os.path.join(path, "run.json"))
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _read_entry(name: str, path: str) -> RunEntry:
     state = run_state(path)
     summary = _mapping(path, "run.json")
     plan_name = str(_mapping(path, "plan.json").get("name", "")) if not summary else ""

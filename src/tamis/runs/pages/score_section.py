@@ -20,7 +20,7 @@ def scores_section(view: RunView, steps: Sequence[Step]) -> str:
     """A chart for each score that stages decided by. What is not known is said."""
     charts = list(_known(view, steps))
     note = "bars: the root of the number of rows; red: dropped; line: threshold"
-    if not charts:
+    if not charts and not view.is_running:  # the ledger of a running run grows: it is not read every second
         charts = list(_dropped_only(view, steps))
         note += ". This run kept no histograms: only the scores of dropped rows are known, from the drop ledger"
     if not charts:
