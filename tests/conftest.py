@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 os.environ.setdefault("TAMIS_KERNELS", "wait")
+os.environ.setdefault("RAY_worker_niceness", "0")  # with 15, which is the default, other tests come first
 
 settings.register_profile("no deadline", deadline=None)  # how long a test takes depends on what else the machine does
 settings.load_profile("no deadline")
@@ -16,24 +19,27 @@ if (
 ):  # a shell in the background has it ignored, and children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_RAY_FIRST = {
+_ON_RAY = (
+    "test_a_cluster_that_is_started_changes_neither_signals_nor_the_environment",
+    "test_a_ray_cluster_is_started_and_stopped",
+    "test_an_actor_fetches_and_sends_while_it_computes",
+    "test_client.py",
+    "test_one_actor_keeps_many_calls_in_flight",
     "test_parity.py",
     "test_ray_data.py",
     "test_ray_executor.py",
     "test_ray_failures.py",
-    "test_ray_nodes.py",
-    "test_seeds_on_ray.py",
-    "test_streaming_gpu.py",
-    "test_xenna.py",
-}
-_RAY_LAST = {
-    "test_client.py",
-    "test_external.py",
     "test_ray_no_shared_files.py",
+    "test_ray_nodes.py",
     "test_ray_scripts.py",
+    "test_seeds_on_ray.py",
     "test_slurm.py",
-}
-"""Modules whose tests start Ray. Single tests of others are marked where they are."""
+    "test_streaming_gpu.py",
+    "test_the_code_of_a_page_runs[docs/clusters.md]",
+    "test_the_code_of_a_page_runs_on_a_cluster",
+    "test_xenna.py",
+)
+"""Modules whose tests run on Ray, and single tests of other modules that do."""
 
 _SLOW = {
     "analysis",
@@ -46,6 +52,7 @@ _SLOW = {
     "test_command.py",
     "test_examples.py",
     "test_exchange.py",
+    "test_external.py",
     "test_extremes.py",
     "test_keeper.py",
     "test_limits.py",
@@ -62,17 +69,62 @@ _SLOW = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that start Ray and slow ones, which ``make check`` leaves out.
 
-    The tests of a module run in one process. Those that start Ray run in two processes only, one of which begins with
-    them while the other one ends with them: many clusters on a small machine slow each other down.
+    Tests on Ray come first, because together they take longest, and those that share a cluster before others.
     """
     turns: dict[pytest.Item, int] = {}
     for item in items:
-        parts = {*item.path.parts}
-        if (_RAY_FIRST | _RAY_LAST) & parts:
-            item.add_marker(pytest.mark.ray)
-        if _SLOW & parts:
+        if _SLOW & {*item.path.parts}:
             item.add_marker(pytest.mark.slow)
-        starts_ray = item.get_closest_marker("ray") is not None
-        turns[item] = 0 if _RAY_FIRST & parts else 2 if starts_ray else 1
-        item.add_marker(pytest.mark.xdist_group(f"ray {turns[item]}" if starts_ray else str(item.path)))
+        if _runs_on_ray(item.nodeid):
+            item.add_marker(pytest.mark.ray)
+        elif _shares_cluster(item) or item.get_closest_marker("ray"):
+            raise pytest.UsageError(f"{item.nodeid} runs on Ray: add it to _ON_RAY in {__file__}")
+        turns[item] = 0 if _shares_cluster(item) else 1 if _runs_on_ray(item.nodeid) else 2
     items.sort(key=lambda item: turns[item])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadgroup``: the tests of a module run in one process, and so do all tests on Ray.
+
+    Many clusters on a small machine slow each other down. Groups are told from the names of tests, because pytest-xdist
+    3.8 ignores its own mark ``xdist_group`` with pytest 9.2 (https://github.com/pytest-dev/pytest-xdist/issues/1386).
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "ray" if _runs_on_ray(nodeid) else nodeid.partition("::")[0]
+
+    return Groups(config, log)
+
+
+def _runs_on_ray(nodeid: str) -> bool:
+    return any(name in nodeid for name in _ON_RAY)
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> None:
+    """A cluster with two cores and two GPUs, to which this process is connected.
+
+    Modules that follow each other share it, because a start takes seconds.
+    """
+    ray = pytest.importorskip("ray")
+    from ray_faults import start_small_cluster
+
+    if not ray.is_initialized():
+        start_small_cluster()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the shared cluster after the last test that uses it, so that no other test finds it."""
+    is_last = _shares_cluster(item) and (nextitem is None or not _shares_cluster(nextitem))
+    if is_last and "ray" in sys.modules:
+        sys.modules["ray"].shutdown()
+
+
+def _shares_cluster(item: pytest.Item) -> bool:
+    return "ray_cluster" in getattr(item, "fixturenames", ())

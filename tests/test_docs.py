@@ -47,16 +47,35 @@ def outputs_of(text: str) -> list[str]:
     return [b["code"] for b in BLOCK.finditer(text) if said_before(text, b) == "output"]
 
 
+ON_A_CLUSTER = [f"docs/executor-{name}.md" for name in ("ray-actor-pool", "ray-data", "streaming", "xenna")]
+"""Pages whose script finds a running cluster, as most users have one. The other ones start theirs."""
+
+
 def with_marks(page: Path) -> Any:
-    starts_ray = re.search("RayClient|(Streaming|RayData|Xenna|RayActorPool)Executor", page.read_text(encoding="utf-8"))
+    script = script_of(page.read_text(encoding="utf-8"))
+    starts_ray = re.search("RayClient|(Streaming|RayData|Xenna|RayActorPool)Executor", script)
     return pytest.param(page, marks=[pytest.mark.slow, *([pytest.mark.ray] if starts_ray else [])], id=name_of(page))
 
 
-WITH_CODE = [with_marks(page) for page in PAGES if script_of(page.read_text(encoding="utf-8")).strip()]
+WITH_CODE = [page for page in PAGES if script_of(page.read_text(encoding="utf-8")).strip()]
 
 
-@pytest.mark.parametrize("page", WITH_CODE)
+@pytest.mark.parametrize("page", [with_marks(page) for page in WITH_CODE if name_of(page) not in ON_A_CLUSTER])
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("name", ON_A_CLUSTER)
+def test_the_code_of_a_page_runs_on_a_cluster(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+    run_page(ROOT / name, tmp_path)
+
+
+def run_page(page: Path, tmp_path: Path) -> None:
+    """Run the code of a page in an empty directory, and look for the output that the page shows."""
     text = page.read_text(encoding="utf-8")
     script = tmp_path / f"{page.stem.replace('-', '_')}.py"
     script.write_text(script_of(text), encoding="utf-8")

@@ -6,14 +6,15 @@ pandas if it is installed, which takes longer than everything else in a small ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["arrow_array", "numpy_array", "text_array", "text_scalar"]
+__all__ = ["arrow_array", "numpy_array", "one_array", "text_array", "text_scalar"]
 
 _NUMBERS = {
     np.dtype(kind.to_pandas_dtype()): kind
@@ -23,6 +24,7 @@ _NUMBERS = {
         *(pa.float32(), pa.float64()),
     )
 }
+_LONGEST = np.iinfo(np.int32).max
 _DTYPES = {kind: dtype for dtype, kind in _NUMBERS.items()}
 
 
@@ -66,6 +68,23 @@ def numpy_array(values: pa.Array | pa.ChunkedArray | NDArray[Any]) -> NDArray[An
     return np.concatenate(arrays) if arrays else np.zeros(0, np.bool_ if is_truth else _DTYPES[values.type])
 
 
+def one_array(values: Any) -> pa.Array:
+    """Values in any of the usual forms as one Arrow array.
+
+    >>> one_array(pa.chunked_array([[1, 2], [3]])).to_pylist(), one_array(n for n in (1, 2)).to_pylist()
+    ([1, 2, 3], [1, 2])
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
+    if isinstance(values, np.ndarray):
+        return arrow_array(values)
+    if hasattr(values, "to_arrow"):
+        return one_array(values.to_arrow())
+    if isinstance(values, pa.Array):
+        return values
+    return pa.array(values if isinstance(values, Sequence) or not isinstance(values, Iterable) else list(values))
+
+
 def text_array(texts: Sequence[str]) -> pa.Array:
     """Texts as an Arrow array of type ``string``.
 
@@ -73,12 +92,11 @@ def text_array(texts: Sequence[str]) -> pa.Array:
     ['a', 'été']
     """
     encoded = [text.encode() for text in texts]
-    ends = np.cumsum([0, *map(len, encoded)])
-    if ends[-1] > np.iinfo(np.int32).max:
+    ends = list(itertools.accumulate(map(len, encoded), initial=0))
+    if ends[-1] > _LONGEST:
         return pa.array(texts, pa.string())  # says that they are too long
-    return pa.StringArray.from_buffers(
-        len(encoded), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded))
-    )
+    offsets = pa.py_buffer(np.array(ends, np.int32))
+    return pa.StringArray.from_buffers(len(encoded), offsets, pa.py_buffer(b"".join(encoded)))
 
 
 def text_scalar(text: str) -> pa.Scalar:

@@ -11,6 +11,7 @@ TamisError
 │   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
 │   ├── AllSetAsideError    every row of a run was set aside, none was processed
+│   ├── FailureBudgetError  more rows were set aside than the run allows
 │   └── WorkerDiedError     workers died repeatedly, and no task was finished
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
@@ -31,6 +32,7 @@ __all__ = [
     "ClusterError",
     "ColumnError",
     "DataError",
+    "FailureBudgetError",
     "MissingExtraError",
     "NotInTamisError",
     "PlanError",
@@ -129,6 +131,10 @@ class StageError(TamisError, RuntimeError):
 
 class AllSetAsideError(StageError):
     """Every row of a run was set aside, none was processed."""
+
+
+class FailureBudgetError(StageError):
+    """More rows were set aside than the run allows (``failure_budget``)."""
 
 
 class WorkerDiedError(StageError):

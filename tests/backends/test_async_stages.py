@@ -75,12 +75,11 @@ def test_a_function_may_be_async_too() -> None:
     assert "1 worker, up to 7 calls in flight" in str(plan)
 
 
-@pytest.mark.ray
+@pytest.mark.usefixtures("ray_cluster")
 def test_one_actor_keeps_many_calls_in_flight(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     from tamis.backends.streaming import StreamingExecutor
 
     stage = Meet(together=40).with_(max_in_flight=40)
-    result = run(tmp_path, stage, StreamingExecutor(num_cpus=2), rows_of(60))
+    result = run(tmp_path, stage, StreamingExecutor(), rows_of(60))
     assert numbers(result) == list(range(1, 60, 2))
     assert len(set(numbers(result, "process"))) == 1

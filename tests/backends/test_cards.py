@@ -45,7 +45,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *memory_gb: float) -> None:
 
 
 def run(tmp_path: Path, *stages: ProcessingStage[Any, Any], **settings: Any) -> list[dict[str, Any]]:
-    executor = LocalExecutor(**{"workers": 4, **settings})
+    executor = LocalExecutor(**{"workers": 2, **settings})
     result = Pipeline("cards", stages=list(stages)).run(executor, TASKS, run_dir=str(tmp_path / "r"), progress="off")
     return [row for task in result for row in task.data.to_pylist()]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import pytest
-from clusters import MIB, Nothing, Numbers
+from clusters import MIB, Nothing, Numbers, SizedTask
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from journals import MemoryJournal
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
@@ -22,10 +22,11 @@ from tamis.backends.substrates.simulated import SimulatedSubstrate, Work
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.errors import StageError, WorkerDiedError
 from tamis.plan import END, Group, Plan, Vertex
+from tamis.runs.finished_work import FinishedBatch
 from tamis.stages.emit import Publish
 from tamis.stages.resources import Resources
 from tamis.tasks.base import digest
-from tamis.tasks.storage import format_order
+from tamis.tasks.storage import content_id, format_order
 
 
 @dataclass
@@ -126,26 +127,21 @@ class World:
         return Work(seconds, outcome, fetch_s, hand_over_s)
 
 
-class Books:
+class Books(MemoryJournal):
     """A journal that remembers everything."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.done: Counter[tuple[str, str]] = Counter()
         self.outputs: list[tuple[tuple[int, ...], str]] = []
         self.batches: list[tuple[str, ...]] = []
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
-        self.done.update((stage, t) for t in task_ids)
-        self.batches.append((stage, *task_ids))
+    def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
+        self.done.update((batch.stage, t) for t in batch.tasks)
+        self.batches.append((batch.stage, *batch.tasks))
 
     def output(self, envelope: Envelope) -> None:
         self.outputs.append((envelope.order, envelope.task_id))
-
-    def flush(self) -> None:
-        pass
-
-    def discard(self, published: Iterable[Publish]) -> None:
-        pass
 
 
 class Accountant:
@@ -204,7 +200,8 @@ def expected(world: World) -> tuple[Counter[tuple[str, str]], list[tuple[tuple[i
         if vertex.is_source:
             for number in range(vertex.stage.count):  # type: ignore[attr-defined]  # Numbers, see plan()
                 order = (-barriers[vertex.index], number) if plan.groups[vertex.index].inputs else (number,)
-                task_id = digest(None, format_order(order), vertex.name)
+                content = None if plan.groups[vertex.index].inputs else content_id(SizedTask(size=MIB))
+                task_id = digest(content, format_order(order), vertex.name)
                 for target in vertex.edges.values():
                     visit(Envelope(target, task_id, order, 0, MIB, 1, None))
     return done, outputs

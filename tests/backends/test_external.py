@@ -216,16 +216,22 @@ def test_an_address_without_a_listener_is_refused(monkeypatch: pytest.MonkeyPatc
         pass
 
 
-def test_ray_does_not_take_over_signals() -> None:
+@pytest.mark.ray
+def test_a_cluster_that_is_started_changes_neither_signals_nor_the_environment() -> None:
     """In a process of its own: a cluster is started."""
     code = """if True:
-        import signal
+        import os, signal, ray
         from tamis.backends.external.ray_session import connected
         def ours(*_): pass
         signal.signal(signal.SIGTERM, ours)
-        with connected("a test"):
+        before = dict(os.environ)
+        with connected("a test", {"TEST_MOOD": "merry"}):
             assert signal.getsignal(signal.SIGTERM) is ours
+            assert os.environ["TEST_MOOD"] == "merry"
+            assert ray.is_initialized()
         assert signal.getsignal(signal.SIGTERM) is ours
+        assert not ray.is_initialized()
+        assert {**before, **os.environ} == before
     """
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)

@@ -59,19 +59,18 @@ def test_a_process_fetches_and_sends_while_it_computes(tmp_path: Path) -> None:
         substrate.close(at_once=False)
 
 
-@pytest.mark.ray
+@pytest.mark.usefixtures("ray_cluster")
 def test_an_actor_fetches_and_sends_while_it_computes(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
+    import ray
+
     from tamis.backends.substrates.ray import RaySubstrate
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    substrate = RaySubstrate(spec(), RunPaths(str(tmp_path)), frozenset(), {})
     try:
-        substrate = RaySubstrate(spec(), RunPaths(str(tmp_path)), frozenset(), {})
         substrate.start_worker(0, frozenset({0}), node=ray.nodes()[0]["NodeID"])
         while not any(isinstance(e, WorkerReady) for e in substrate.poll(1.0)):
             pass
         submit(substrate, tmp_path)
         assert [outcome.failure for outcome in outcomes(substrate).values()] == [None, None]
-        substrate.close(at_once=False)
     finally:
-        ray.shutdown()
+        substrate.close(at_once=False)

@@ -6,13 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from parity_pipelines import failing, run_on, write_input
-from ray_faults import first_time, small_cluster
+from ray_faults import first_time
 
 from tamis.backends.experimental.ray_data import RayDataExecutor
 from tamis.backends.local import LocalExecutor
@@ -26,12 +25,7 @@ from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch
 
 ray = pytest.importorskip("ray")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=2, num_gpus=2):
-        yield
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 @pytest.fixture(scope="module")

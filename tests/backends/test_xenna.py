@@ -6,14 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from parity_pipelines import PIPELINES, failing, run_on, write_input
-from ray_faults import small_cluster
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.xenna import XennaExecutor
@@ -25,12 +23,7 @@ from tamis.tasks import DocumentBatch
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("cosmos_xenna")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=2, num_gpus=1):
-        yield
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 @pytest.fixture(scope="module")

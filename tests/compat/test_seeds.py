@@ -79,6 +79,7 @@ def test_text_curation(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.parametrize("run", ["as written", pytest.param("renamed", marks=pytest.mark.exhaustive)], indirect=True)
 def test_a_ray_cluster_is_started_and_stopped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     client = run("ray_client.py", ("ray_client.start()", "ray_client.start()\naddress = ray_client.address"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from ray_faults import small_cluster
 
 from tamis import compat
 from tamis.backends.ray_actor_pool import RayActorPoolExecutor
@@ -21,13 +19,9 @@ from tamis.compat.pipeline import Pipeline
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import Task
 
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
 SEEDS = Path(__file__).parent / "seeds"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=2):
-        yield
 
 
 @pytest.mark.parametrize(

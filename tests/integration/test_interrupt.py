@@ -78,7 +78,7 @@ def test_the_first_ctrl_c_finishes_what_is_in_flight(tmp_path: Path, substrate: 
     interrupt(process)
     assert process.wait(timeout=120) != 0
     assert told(tmp_path).count("Stopping: finishing what is in flight") == 1
-    assert "starts from the beginning and replaces them" in told(tmp_path)
+    assert "The same command goes on where it stopped" in told(tmp_path)
     summary = json.loads((tmp_path / "run" / "run.json").read_text())
     assert summary["state"] == "interrupted"
     finished = len((tmp_path / "run" / "outputs.jsonl").read_text().splitlines())

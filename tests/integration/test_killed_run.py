@@ -15,19 +15,20 @@ import pytest
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 
 SCRIPT = """
-import sys, time
+import os, sys, time
 from tamis import DocumentBatch, LocalExecutor, Pipeline, processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter
 
-source, target, run_dir, seconds = sys.argv[1:]
+source, target, run_dir = sys.argv[1:]
 
 @processing_stage(name="slow")
 def slow(task: DocumentBatch) -> DocumentBatch:
-    time.sleep(float(seconds))
+    time.sleep(float(os.environ["SECONDS"]))
     return task
 
 stages = [JsonlReader(source, files_per_partition=1), slow, JsonlWriter(target, compression="zst")]
-Pipeline("killed", stages=stages).run(LocalExecutor(2, "threads"), run_dir=run_dir, progress="off")
+result = Pipeline("killed", stages=stages).run(LocalExecutor(2, "threads"), run_dir=run_dir, progress="off")
+print(result.summary.tasks_before, result.stage("slow").tasks_in)
 """
 
 
@@ -35,7 +36,8 @@ def published(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.startswith(".")}
 
 
-def test_output_of_a_killed_run_is_whole_and_is_completed_by_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("same_directory", [True, False])
+def test_output_of_a_killed_run_is_whole_and_is_completed_by_the_next(tmp_path: Path, same_directory: bool) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for number in range(40):
@@ -44,11 +46,12 @@ def test_output_of_a_killed_run_is_whole_and_is_completed_by_the_next(tmp_path: 
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
 
-    def start(target: str, run: str, seconds: float) -> subprocess.Popen[bytes]:
-        arguments = [str(source), str(tmp_path / target), str(tmp_path / run), str(seconds)]
-        return subprocess.Popen([sys.executable, str(script), *arguments])
+    def start(target: str, run: str, seconds: float) -> subprocess.Popen[str]:
+        arguments = [str(source), str(tmp_path / target), str(tmp_path / run)]
+        env = {**os.environ, "SECONDS": str(seconds)}
+        return subprocess.Popen([sys.executable, str(script), *arguments], env=env, stdout=subprocess.PIPE, text=True)
 
-    assert start("whole", "run-whole", 0).wait(timeout=60) == 0
+    assert start("whole", "run-whole", 0).communicate(timeout=60)[0].split() == ["0", "40"]
     whole = published(tmp_path / "whole")
     assert len(whole) == 40
 
@@ -58,12 +61,14 @@ def test_output_of_a_killed_run_is_whole_and_is_completed_by_the_next(tmp_path: 
         assert time.monotonic() < deadline
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.communicate()
     part = published(tmp_path / "out")
     assert 5 <= len(part) < 40
     assert part.items() <= whole.items()  # every file that has its name is complete
     ledger = (tmp_path / "run-killed" / "ledger" / "000001.jsonl").read_text()
     assert all(name in ledger for name in part)  # and is named by the ledger
 
-    assert start("out", "run-again", 0).wait(timeout=60) == 0
+    before, all_tasks = start("out", "run-killed" if same_directory else "again", 0).communicate(timeout=60)[0].split()
     assert published(tmp_path / "out") == whole
+    assert int(all_tasks) == 40
+    assert int(before) >= len(part) if same_directory else int(before) == 0

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from parity_pipelines import PIPELINES, Result, run_on, with_gpu, without_gpu, write_input
-from ray_faults import small_cluster
 
 from tamis.backends.base import Executor
 from tamis.backends.local import LocalExecutor
@@ -18,7 +17,7 @@ from tamis.backends.ray_data import RayDataExecutor
 from tamis.backends.streaming import StreamingExecutor
 from tamis.backends.xenna import XennaExecutor
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("ray_cluster")]
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "local-threads": lambda: LocalExecutor(workers=4, substrate="threads"),
@@ -30,12 +29,6 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "ray-data": RayDataExecutor,
     "xenna": XennaExecutor,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=2, num_gpus=2):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +53,27 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 ENOUGH = {
+    "local-processes": ("branch", "composite", "exchanges", "filter", "map", "no-writer", "none", "shuffle"),
     "local-batch": ("batches", "branch", "shuffle"),
-    "streaming-unfused": ("batches", "branch", "shuffle"),
+    "streaming": (
+        "after-a-writer",
+        "batches",
+        "branch",
+        "exchanges",
+        "failing-rows",
+        "fan-out",
+        "nothing-left",
+        "shuffle",
+    ),
+    "streaming-unfused": ("batches", "branch"),
     "ray-actor-pool": ("branch", "shuffle"),
-    "ray-data": ("branch", "shuffle"),
+    "ray-data": ("branch",),
     "xenna": ("branch", "failing-rows"),
 }
-"""For executors that share their code with another one: pipelines with all kinds of stages."""
+"""For executors that share their code with another one: pipelines with all kinds of stages.
+
+Worker processes and the streaming executor share the coordinator: every pipeline runs on one of them, beside threads.
+"""
 
 
 def combinations() -> Iterator[Any]:

@@ -16,7 +16,7 @@ pytest.importorskip("ray")
 
 import ray
 from parity_pipelines import halves
-from ray_faults import Faulty, Grow, small_cluster, wait_for, workers_left
+from ray_faults import Faulty, Grow, wait_for, workers_left
 
 from tamis.backends.ray_actor_pool import RayActorPoolExecutor
 from tamis.backends.streaming import StreamingExecutor
@@ -28,13 +28,9 @@ from tamis.stages.base import ProcessingStage
 from tamis.stages.function_decorators import processing_stage
 from tamis.tasks import DocumentBatch
 
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
 MIB = 2**20
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=4, num_gpus=0):
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("ray")
 
 from parity_pipelines import Builder, KeepEven, Result, halves, run_on, write_input
-from ray_faults import VICTIM, FailsToSetUp, Faulty, Grow, small_cluster, wait_for, workers_left
+from ray_faults import VICTIM, FailsToSetUp, Faulty, Grow, wait_for, workers_left
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.streaming import StreamingExecutor
@@ -27,13 +27,9 @@ from tamis.stages.base import ProcessingStage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch
 
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
 Stage = ProcessingStage[Any, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with small_cluster(num_cpus=2, num_gpus=2):
-        yield
 
 
 @pytest.fixture(autouse=True)

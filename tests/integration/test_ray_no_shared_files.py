@@ -18,6 +18,7 @@ pytest.importorskip("ray")
 import ray
 from parity_pipelines import KeepEven, SetAsideSevens, Upper, collect, write_input
 from ray.cluster_utils import Cluster
+from ray_faults import WITHOUT_HELPERS
 
 from tamis.backends.base import Executor
 from tamis.backends.local import LocalExecutor
@@ -57,7 +58,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def machines(private: Path) -> Iterator[None]:
     """The driver's machine with a core, and one with two that has a folder of its own in the place of ``private``."""
-    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
+    head = {"num_cpus": 1, "object_store_memory": STORE, **WITHOUT_HELPERS}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     start = f'mount -t tmpfs none "{private}" && exec ray start --block --address={cluster.address} --num-cpus=2'
     command = ["unshare", "-rm", "sh", "-c", f"{start} --object-store-memory={STORE}"]

@@ -20,7 +20,7 @@ pytest.importorskip("ray")
 import ray
 from parity_pipelines import Builder, KeepEven, Result, halves, run_on, write_input
 from ray.cluster_utils import Cluster
-from ray_faults import Gate, Grow, wait_for
+from ray_faults import WITHOUT_HELPERS, Gate, Grow, wait_for
 
 from tamis.backends.group_spec import RunPaths
 from tamis.backends.local import LocalExecutor
@@ -48,7 +48,7 @@ def machines() -> Iterator[Cluster]:
         "enable_worker_prestart": False,
         "prestart_worker_first_driver": False,
     }
-    head = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": STORE, "include_dashboard": False}
+    head = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": STORE, **WITHOUT_HELPERS}
     cluster = Cluster(initialize_head=True, head_node_args={**head, "_system_config": settings})
     cluster.add_node(num_cpus=3, num_gpus=0, object_store_memory=STORE)
     cluster.add_node(num_cpus=2, num_gpus=3, object_store_memory=STORE)
@@ -168,7 +168,7 @@ def test_cpu_stages_run_anywhere_and_gpu_stages_on_their_cards(machines: Cluster
         Witness(notes, 0.1).with_(name="quarter", resources=Resources(cpus=0.25, gpus=0.25)),
         Witness(notes, 0.1).with_(name="whole", resources=Resources(cpus=0.5, gpus=1)),
     ]
-    assert sorted(run(tmp_path, stages, batches(60))) == list(range(60))
+    assert sorted(run(tmp_path, stages, batches(40))) == list(range(40))
     gpu_node = node_with(GPU=3)
     assert node_with(CPU=3) in {n["node"] for n in told(notes, "cpu", "process")}
     assert not any(n["cards"] for n in told(notes, "cpu", "process"))

@@ -102,7 +102,7 @@ def test_a_run_that_failed_can_be_started_again_and_leaves_nothing_of_the_first(
     Path("monday/2.jsonl").unlink()
     result = run("monday", JsonlWriter("out"))
     assert texts() == MONDAY[:2]
-    assert "1 file of the earlier run that this run did not write again was removed" in result.summary.notes[-1]
+    assert "1 output file whose input or stages have changed since was removed" in result.summary.notes[-1]
 
 
 def test_append_adds_files_that_replace_none() -> None:
@@ -237,9 +237,9 @@ def test_of_two_that_start_at_once_one_wins() -> None:
         time.sleep(0.02)
     Path("start").touch()
     errors = [process.communicate()[1] for process in runs]
-    assert sorted(process.returncode for process in runs) == [0, 1, 1]
-    refused = [error for error in errors if error]
-    assert all("another run writes there" in e or "already holds a run" in e for e in refused), refused
+    for process, error in zip(runs, errors, strict=True):  # who comes when the first has finished has nothing to do
+        assert process.returncode == 0 or "another run writes there" in error, error
+    assert len(list(Path("the-run/ledger").iterdir())) == 1
     assert texts() == MONDAY
 
 

@@ -14,6 +14,7 @@ import pytest
 from tamis.backends.payload import enclose
 from tamis.errors import PublishError
 from tamis.runs.directory import RunDirectory
+from tamis.runs.finished_work import FinishedBatch
 from tamis.runs.journal import RunJournal
 from tamis.runs.ledger import Ledger
 from tamis.stages.emit import Publish
@@ -37,7 +38,9 @@ def finished(folder: Path, number: int) -> Publish:
 def record(journal: RunJournal, folder: Path, numbers: range) -> None:
     for number in numbers:
         item = finished(folder, number)
-        journal.record("stage", [f"task-{number}"], [item], pa.table({"reason": [f"no {number}"]}))
+        journal.record(
+            FinishedBatch(f"key-{number}", "stage", [f"task-{number}"]), [item], pa.table({"reason": ["no"]})
+        )
         journal.output(enclose(FileGroup([item.final], order=(number,)), -1))
 
 
@@ -82,7 +85,7 @@ def test_the_ledger_names_every_file_and_where_it_was(directory: RunDirectory, t
     journal = RunJournal(directory)
     record(journal, tmp_path, range(3))
     journal.close()
-    files = [file for entry in Ledger.read(directory.ledger) for file in entry["files"]]
+    files = [file for entry in Ledger.read(directory.ledger) for file in entry.get("files", ())]
     there = {str(p) for p in [*tmp_path.iterdir(), *Path(directory.drops).iterdir()] if p.is_file()}
     assert {file["path"] for file in files} == there
     assert [file["temporary"] for file in files[:3]] == [".0.tmp", ".1.tmp", ".2.tmp"]

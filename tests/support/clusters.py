@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from journals import MemoryJournal
+
 from tamis.backends.autoscaler import Autoscaler, has_dedicated_workers
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
@@ -18,6 +20,7 @@ from tamis.backends.substrates.simulated import SimulatedCluster, Start, Work
 from tamis.backends.worker_registry import Pool, WorkerRegistry
 from tamis.plan import END, Group, Plan, Vertex
 from tamis.plan.plan import Sizing
+from tamis.runs.finished_work import FinishedBatch
 from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.emit import Publish
 from tamis.stages.resources import Resources
@@ -152,24 +155,22 @@ class Trade:
         return Work(seconds, Outcome(outputs=self.children(group, batch), published=published, seconds=seconds))
 
 
-class Books:
+class Books(MemoryJournal):
     """A journal that remembers what was done and published, and how often."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.done: Counter[tuple[str, str]] = Counter()
         self.published: Counter[str] = Counter()
         self.discarded: Counter[str] = Counter()
         self.outputs: Counter[str] = Counter()
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
-        self.done.update((stage, t) for t in task_ids)
+    def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
+        self.done.update((batch.stage, t) for t in batch.tasks)
         self.published.update(p.final for p in published)
 
     def output(self, envelope: Envelope) -> None:
         self.outputs[envelope.task_id] += 1
-
-    def flush(self) -> None:
-        pass
 
     def discard(self, published: Iterable[Publish]) -> None:
         self.discarded.update(p.final for p in published)

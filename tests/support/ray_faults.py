@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,22 @@ VICTIM = 47
 """The row whose task is the one that goes wrong (see :func:`parity_pipelines.write_input`)."""
 
 
-@contextlib.contextmanager
-def small_cluster(**settings: Any) -> Iterator[None]:
-    """A private cluster on this machine, and this process connected to it."""
+WITHOUT_HELPERS = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+"""For the head of a ``Cluster``: no dashboard, no log on the driver, no autoscaler of machines. Each takes seconds."""
+
+
+def start_small_cluster() -> None:
+    """Start a private cluster on this machine, with two cores and two GPUs, and connect this process to it."""
     ray.init(
         address="local",
+        num_cpus=2,
+        num_gpus=2,
         object_store_memory=150_000_000,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
         _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
-        **settings,
     )
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def first_time(folder: str, what: str) -> bool:

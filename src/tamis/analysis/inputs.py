@@ -86,12 +86,6 @@ class ChosenSplits(SourceStage[EmptyTask, FileGroup]):
     partitioning: FilePartitioningStage
     below: int = _ALL
 
-    def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], []
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return None
-
     @property
     def file_paths(self) -> Any:
         """What is read, for the check that nothing is written there."""

@@ -18,7 +18,7 @@ from tamis.tasks import Task
 if TYPE_CHECKING:
     from tamis.backends.group_spec import GroupSpec
 
-__all__ = ["AsyncCalls", "AwaitedResults", "CallTimedOutError", "WorkerLoop"]
+__all__ = ["AsyncCalls", "AwaitedResults", "CallTimedOutError", "WorkerLoop", "awaited"]
 
 T = TypeVar("T")
 
@@ -162,6 +162,11 @@ class AsyncCalls:
                 raise CallTimedOutError(f"it took longer than the {self._timeout_s:g} s of timeout_s") from None
             except SystemExit as error:  # it would end the event loop, and with it the calls of other tasks
                 raise RuntimeError(f"the stage called sys.exit({error.code!r})") from error
+
+
+def awaited(loop: WorkerLoop, begun: Any) -> Any:
+    """Wait for the result of a call."""
+    return loop.run(_returned(begun))
 
 
 async def _returned(begun: Any) -> Any:

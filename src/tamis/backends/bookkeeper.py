@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tamis.backends.contracts import FailurePolicy, Journal, Watcher
 from tamis.backends.outcome import Failure, Outcome
-from tamis.backends.payload import Envelope, decode_payload, release_payload
+from tamis.backends.payload import Envelope, Maker, decode_payload, output_entry, output_from, release_payload
 from tamis.backends.task_records import quarantine_file
-from tamis.errors import StageError, TamisError, WorkerDiedError, redacted
+from tamis.errors import FailureBudgetError, StageError, TamisError, WorkerDiedError, redacted
 from tamis.plan import END, Group, Plan
+from tamis.plan.keys import group_keys
+from tamis.runs.finished_work import FinishedBatch
 from tamis.runs.set_aside import DATA, SetAsideTask
 from tamis.runs.stats import StageStats
 from tamis.tasks import FileGroup, Task
+from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order
 
 __all__ = ["ALWAYS_RAISE", "Bookkeeper", "setup_error", "stage_error"]
@@ -34,6 +37,7 @@ class Bookkeeper:
         journal: Where finished work is recorded and published.
         quarantine: The directory for tasks that are set aside; without one, a failure always ends the run.
         watcher: Receives messages for the user.
+        failures: How many rows may fail.
 
     Attributes:
         stats: The counts of each stage, in the order of the plan.
@@ -41,7 +45,14 @@ class Bookkeeper:
         weight_done: Bytes of input that have been processed.
     """
 
-    def __init__(self, plan: Plan, journal: Journal, quarantine: str = "", watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        journal: Journal,
+        quarantine: str = "",
+        watcher: Watcher | None = None,
+        failures: FailurePolicy | None = None,
+    ) -> None:
         self.stats = [StageStats(v.name, internal=v.stage.internal) for v in plan.vertices]
         self.weight_fed = self.weight_done = 0
         self._plan, self._journal, self._quarantine, self._watcher = plan, journal, quarantine, watcher
@@ -50,27 +61,105 @@ class Bookkeeper:
         self._done: Counter[int] = Counter()  # tasks by group
         self._set_aside: Counter[int] = Counter()
         self._first_problem = ""
+        self._failures, self._failed_rows = failures or FailurePolicy(), 0
+        self._keys = group_keys(plan)
+        self._vertices = {v.name: v.index for v in plan.vertices}
+        self._input = 0  # of all tasks that the sources of the pipeline have listed
+        self._numbers: dict[int, int] = {}  # the next number of each source
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def number(self, group: Group, task: Task[Any]) -> int:
+        """The number of a task that the driver lists: the one it got in an earlier start of the run, or the next one.
+
+        A file keeps its number when others are added or removed, and with it the names of the files made of it.
+        """
+        name = self._plan.vertices[group.entry].name
+        known = self._journal.finished.numbers.get(name, {}) if not group.inputs else {}
+        following = self._numbers.get(group.index)
+        if following is None:
+            following = 1 + max((number for some in known.values() for number in some), default=-1)
+        content = (task.get_deterministic_id() if known else None) or ""
+        if known.get(content):
+            self._numbers[group.index] = following
+            return known[content].popleft()
+        self._numbers[group.index] = following + 1
+        return following
 
     def fed(self, group: Group, task: Task[Any]) -> None:
         """A source has listed a task, or the first stage is given one."""
         if not group.inputs:
             self.weight_fed += task.weight
+            self._input ^= int(digest(task.task_id, format_order(task.order)), 16)
         if group.is_source:
             stats = self.stats[group.entry]
             stats.tasks_out += 1
             stats.rows_out += task.num_items
+        content = task.get_deterministic_id() if group.is_source and not group.inputs else None
+        if content is not None:
+            self._journal.fed(self._plan.vertices[group.entry].name, content, task.order[0], _input_files(task))
 
-    def succeeded(self, group: Group, batch: Sequence[Envelope], outcome: Outcome) -> None:
-        """A batch is done: count it, record it, publish its files. The caller sends its outputs on."""
-        for vertex, stats in outcome.stats.items():
-            self.stats[vertex].add(stats)
-        name = self._plan.vertices[group.entry].name
-        self._journal.record(name, [e.task_id for e in batch], outcome.published, outcome.drops)
+    def succeeded(
+        self, group: Group, batch: Sequence[Envelope], outcome: Outcome, inside: Sequence[Envelope] = ()
+    ) -> None:
+        """A batch is done: count it, record it, publish its files. The caller sends its outputs on.
+
+        Args:
+            group: The group that ran it.
+            batch: Its tasks.
+            outcome: What became of them.
+            inside: Outputs that an engine has sent on by itself.
+        """
+        finished = FinishedBatch(
+            self.key(group, batch),
+            self._plan.vertices[group.entry].name,
+            [e.task_id for e in batch],
+            outputs=[output_entry(e, self._plan) for e in (*outcome.outputs, *inside)],
+            counts={self._plan.vertices[v].name: stats.numbers() for v, stats in outcome.stats.items()},
+        )
+        self._journal.record(finished, outcome.published, outcome.drops)
         if self._writes[group.index] and any(e.vertex != END for e in outcome.outputs):
             self._journal.flush()  # the outputs name files, which the next stage must find under these names
-        self._done[group.index] += len(batch)
+        self._count(group, batch, outcome.stats)
+
+    def recall(self, group: Group, batch: list[Envelope]) -> list[Envelope] | None:
+        """What an earlier start of the run made of a batch; ``None`` if it has to be processed.
+
+        The data of tasks between stages was not kept: if it is needed, the batch is processed again.
+        """
+        finished = self._journal.finished.find(self.key(group, batch), [e.task_id for e in batch])
+        if finished is None:
+            return None
+        made = self._outputs(group, batch, finished)
+        counts = {self._vertices[name]: StageStats(name, **numbers) for name, numbers in finished.counts.items()}
+        self._journal.recalled(finished)
+        self._count(group, batch, counts, set_aside=finished.set_aside)
+        return made
+
+    def peek(self, group: Group, batch: list[Envelope]) -> list[Envelope] | None:
+        """The same as :meth:`recall`, but nothing is counted yet."""
+        finished = self._journal.finished.peek(self.key(group, batch), [e.task_id for e in batch])
+        return None if finished is None else self._outputs(group, batch, finished)
+
+    def _outputs(self, group: Group, batch: list[Envelope], finished: FinishedBatch) -> list[Envelope]:
+        maker = Maker(group.index, batch)
+        targets = [(self._vertices[entry["to"]] if entry["to"] else END, entry) for entry in finished.outputs]
+        return [output_from(entry, vertex, maker) for vertex, entry in targets]
+
+    def key(self, group: Group, batch: Sequence[Envelope]) -> str:
+        """Identifies a batch: the same in every start of a run, as long as its input and the stages are the same."""
+        # The tasks after a barrier are numbered; what they hold follows from all of the input.
+        after_barrier = self._input if batch[0].order[:1] < (0,) else 0
+        places = (f"{e.task_id}:{format_order(e.order)}" for e in batch)
+        return digest(self._keys[group.index], after_barrier, *places)
+
+    def _count(
+        self, group: Group, batch: Sequence[Envelope], counts: Mapping[int, StageStats], *, set_aside: bool = False
+    ) -> None:
+        for vertex, stats in counts.items():
+            self.stats[vertex].add(stats)
+            self._failed_rows += stats.quarantined + stats.tasks_uncounted
+        (self._set_aside if set_aside else self._done)[group.index] += len(batch)
         if self._from_source[group.index]:
             self.weight_done += sum(e.weight for e in batch)
 
@@ -104,6 +193,7 @@ class Bookkeeper:
         if policy.action(failure) == "raise" or not self._quarantine:
             raise stage_error(batch, failure, attempts)
         os.makedirs(self._quarantine, exist_ok=True)
+        files: list[dict[str, Any]] = []
         for envelope in batch:
             record = quarantine_file(self._quarantine, failure.stage, envelope.task_id)
             aside = SetAsideTask(
@@ -121,13 +211,41 @@ class Bookkeeper:
                 directory=self._quarantine,
             )
             store(envelope, os.path.join(self._quarantine, aside.data))
-            aside.write()
-        rows = self._count_set_aside(group, batch, failure)
+            files += aside.write()
+        counts, rows = self._set_aside_counts(group, batch, failure)
+        name = self._plan.vertices[group.entry].name
+        numbers = {self._plan.vertices[v].name: stats.numbers() for v, stats in counts.items()}
+        key, ids = self.key(group, batch), [e.task_id for e in batch]
+        self._journal.record(FinishedBatch(key, name, ids, files, counts=numbers, set_aside=True), [])
+        self._count(group, batch, counts, set_aside=True)
         self._first_problem = self._first_problem or f"stage {failure.stage!r}: {failure.error}"
         places = ", ".join(format_order(e.order) for e in batch[:3])
         shown = "an unknown number of rows" if rows is None else "1 row" if rows == 1 else f"{rows} rows"
         task = f"task {places}{_shown_files(source_files(batch[0]))}"
         self.tell(f"stage {failure.stage!r}: {task}, {shown}, is set aside in {self._quarantine}: {failure.error}")
+
+    def has_worked(self, group: Group) -> bool:
+        """Whether a group has processed something without a failure."""
+        return self._done[group.index] > 0
+
+    @property
+    def has_result(self) -> bool:
+        """Whether something has come to the end of the pipeline."""
+        return any(self._done[g.index] for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g))
+
+    def check_budget(self) -> None:
+        """End the run if more rows have failed than it allows."""
+        read = max(stats.rows_in for stats in self.stats)
+        if not self._failed_rows or not self._failures.exceeded(self._failed_rows, read):
+            return
+        self._journal.flush()
+        worst = sorted(self.stats, key=lambda s: -s.quarantined - s.tasks_uncounted)
+        named = ", ".join(f"{s.quarantined + s.tasks_uncounted} in {s.name!r}" for s in worst[:3] if s.quarantined)
+        raise FailureBudgetError(
+            f"{self._failed_rows} of {read} rows could not be processed ({named}), more than "
+            f"failure_budget={self._failures.budget:g} allows. {self._quarantine} has the rows and the causes. When "
+            "the cause is mended, the same command goes on where it stopped"
+        )
 
     def discard(self, outcome: Outcome) -> None:
         """Remove the files and outputs of an attempt that does not count."""
@@ -145,9 +263,19 @@ class Bookkeeper:
         """Wait until everything recorded so far is durable and published."""
         self._journal.flush()
 
+    def open_barrier(self, before: Iterable[int]) -> None:
+        """Everything before a barrier is done. Files between stages that no longer belong to the run are removed.
+
+        Args:
+            before: The groups before the barrier.
+        """
+        self._journal.flush()  # the files that the barrier lists must have their final names
+        self._journal.forget([self._plan.vertices[self._plan.groups[g].entry].name for g in before])
+
     def finish(self) -> None:
         """Flush a complete run. Raises if every task was set aside: then the run has failed."""
         self._journal.flush()
+        self._journal.forget()
         last = [g.index for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g)]
         lost = [index for index, count in self._set_aside.items() if count and not self._done[index]]
         if lost and not any(self._done[index] for index in last):
@@ -176,18 +304,18 @@ class Bookkeeper:
         if self._watcher:
             self._watcher.message(text)
 
-    def _count_set_aside(self, group: Group, batch: Sequence[Envelope], failure: Failure) -> int | None:
-        """Count a batch that is set aside, at the stage that failed; returns its rows if they are known."""
-        entry = self.stats[group.entry]
-        failed = next((self.stats[v] for v in group.vertices if self._plan.vertices[v].name == failure.stage), entry)
-        counts = [e.rows for e in batch if e.rows is not None]
-        self._set_aside[group.index] += len(batch)
-        entry.tasks_in += len(batch)
-        entry.rows_in += sum(counts)
-        failed.quarantined += sum(counts)
-        failed.tasks_set_aside += len(batch)
-        failed.tasks_uncounted += len(batch) - len(counts)
-        return sum(counts) if len(counts) == len(batch) else None
+    def _set_aside_counts(
+        self, group: Group, batch: Sequence[Envelope], failure: Failure
+    ) -> tuple[dict[int, StageStats], int | None]:
+        """The counts of a batch that is set aside, at the stage that failed; and its rows if they are known."""
+        names = self._plan.vertices
+        failed = next((v for v in group.vertices if names[v].name == failure.stage), group.entry)
+        known = [e.rows for e in batch if e.rows is not None]
+        entry = StageStats(names[group.entry].name, tasks_in=len(batch), rows_in=sum(known))
+        counts = {group.entry: entry}
+        at = counts.setdefault(failed, StageStats(names[failed].name))
+        at.quarantined, at.tasks_set_aside, at.tasks_uncounted = sum(known), len(batch), len(batch) - len(known)
+        return counts, sum(known) if len(known) == len(batch) else None
 
 
 def stage_error(batch: Sequence[Envelope], failure: Failure, attempts: int) -> Exception:
@@ -224,6 +352,14 @@ def source_files(envelope: Envelope) -> list[str]:
         return []
     task = decode_payload(envelope.payload)
     return [redacted(str(path)) for path in task.data] if isinstance(task, FileGroup) else []
+
+
+def _input_files(task: Task[Any]) -> list[dict[str, Any]]:
+    """The files that a task of a source stands for. Of a file in several tasks, the first one has it."""
+    if not isinstance(task, FileGroup):
+        return []
+    begun = (s for s in task.slices if s.start == 0)
+    return [{"path": redacted(s.path), "size": s.size, "version": s.version} for s in begun]
 
 
 def _shown_files(files: list[str]) -> str:

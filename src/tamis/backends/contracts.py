@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tamis.backends.outcome import Failure
 from tamis.backends.payload import Envelope
+from tamis.errors import PlanError
+from tamis.runs.finished_work import FinishedBatch, FinishedWork
 from tamis.runs.stats import Snapshot
 from tamis.stages.emit import Publish
 
@@ -15,41 +17,83 @@ if TYPE_CHECKING:
     from tamis.backends.coordinator import Coordinator
     from tamis.backends.worker_registry import Worker
 
-__all__ = ["FailurePolicy", "Journal", "Limits", "Manager", "Stop", "Watcher"]
+__all__ = ["FAILURE_BUDGET", "FailurePolicy", "Journal", "Limits", "Manager", "Stop", "Watcher"]
 
 Action = Literal["raise", "set_aside"]
+
+FEWEST_FAILURES = 1000
+"""A share of rows that may fail is compared with the rows that did once these are more than this."""
+
+FAILURE_BUDGET = 0.25
+"""The share of rows that may fail, if none is given."""
 
 
 @dataclass(frozen=True)
 class FailurePolicy:
-    """What happens to a task that has failed for good, after all its attempts.
+    """What happens to rows, and to whole tasks, that have failed for good, after all attempts.
 
-    ``"raise"`` ends the run with the cause. ``"set_aside"`` stores the task and the cause in the run's quarantine, and
-    the run goes on.
+    ``"raise"`` ends the run with the cause. ``"set_aside"`` stores the rows and the cause in the run's quarantine, and
+    the run goes on. What is not the fault of the rows (a full disk, a mistake in the pipeline) always ends the run.
 
     Args:
         on_error: If a stage raised.
         on_death: If the worker died, or was killed because a stage took longer than its ``timeout_s``.
+        budget: How many rows may be set aside before the run ends: a number, or a share of the rows that were read,
+            which counts from :data:`FEWEST_FAILURES` on; ``None``: any number.
 
     >>> FailurePolicy().action(Failure("words", "KeyError: 'text'"))
-    'raise'
-    >>> FailurePolicy().action(Failure("words", "signal 11", died=True))
     'set_aside'
+    >>> FailurePolicy.within(0).action(Failure("words", "KeyError: 'text'"))
+    'raise'
+    >>> FailurePolicy(budget=10).exceeded(11, 1000), FailurePolicy(budget=0.5).exceeded(11, 12)
+    (True, False)
     """
 
-    on_error: Action = "raise"
+    on_error: Action = "set_aside"
     on_death: Action = "set_aside"
+    budget: float | None = None
+
+    @classmethod
+    def within(cls, budget: float | None) -> FailurePolicy:
+        """Set aside what fails, up to a number of rows or a share of them; with 0, the first failure ends the run."""
+        if budget is not None and (isinstance(budget, bool) or budget < 0 or (budget != int(budget) and budget > 1)):
+            raise PlanError(f"failure_budget={budget!r}: must be a number of rows, or a share of them between 0 and 1")
+        return cls("raise", "raise") if budget == 0 else cls(budget=budget)
 
     def action(self, failure: Failure) -> Action:
         """What to do after a failure."""
-        return self.on_death if failure.died else self.on_error
+        if failure.died:
+            return self.on_death
+        return self.on_error if failure.of_items else "raise"
+
+    def exceeded(self, failed: int, read: int) -> bool:
+        """Whether more rows have failed than are allowed, of those that were read."""
+        if self.budget is None:
+            return False
+        is_share = isinstance(self.budget, float) and self.budget < 1
+        return failed > FEWEST_FAILURES and failed > self.budget * read if is_share else failed > self.budget
 
 
 class Journal(Protocol):
-    """Where finished work is recorded and published."""
+    """Where finished work is recorded and published.
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: Any = None) -> None:
+    Attributes:
+        finished: What earlier starts of the run have finished.
+    """
+
+    finished: FinishedWork
+
+    def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
+        """Record the number that a task of a source got."""
+
+    def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
         """Record finished tasks, the files they made and the rows they dropped."""
+
+    def recalled(self, batch: FinishedBatch) -> None:
+        """Count what an earlier start of the run has recorded."""
+
+    def forget(self, stages: Iterable[str] | None = None) -> None:
+        """Remove what earlier starts have finished and this one has no use for: of some stages, or all of it."""
 
     def output(self, envelope: Envelope) -> None:
         """Record that a task has reached the end of the pipeline."""
@@ -104,6 +148,7 @@ class Limits:
         cpus: Cores that may be busy at the same time.
         budget_bytes: Memory for tasks between stages.
         retries: How often a task is tried again after its stage raised.
+        transient_retries: How often it is tried again after an error that may pass, each time after a longer pause.
         death_retries: How often a task is tried again after its worker died.
         least_cpus: A busy worker counts as at least this many cores.
     """
@@ -111,5 +156,6 @@ class Limits:
     cpus: float
     budget_bytes: int
     retries: int = 1
+    transient_retries: int = 5
     death_retries: int = 2
     least_cpus: float = 1.0

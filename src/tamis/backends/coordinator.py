@@ -14,13 +14,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, setup_error
+from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, setup_error, stage_error
 from tamis.backends.contracts import FailurePolicy, Journal, Limits, Manager, Stop, Watcher
 from tamis.backends.dispatch import Assignment, Dispatcher
+from tamis.backends.isolation import Isolation
 from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope, Maker
 from tamis.backends.recovery import Recovery
-from tamis.backends.scheduler_state import SchedulerState
+from tamis.backends.scheduler_state import GroupState, SchedulerState
 from tamis.backends.substrates.base import Done, Event, Lost, SetupFailed, Substrate, WorkerDied, WorkerReady, WorkerUp
 from tamis.backends.worker_registry import WorkerRegistry
 from tamis.errors import WorkerDiedError
@@ -34,6 +35,12 @@ POLL_S = 0.1
 
 LOOKAHEAD = 64
 """How many tasks of a source are listed ahead of the workers."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+"""Seconds before a task is tried again after an error that may pass: the first time, and at most."""
+
+MOST_DOUBTFUL = 20
+"""How many batches may fail in a group that has never worked, before the run ends: the stage is broken."""
 
 MAX_DEATHS_IN_A_ROW = 20
 """How many workers may die in a row, with no task finished, before the run fails (no memory, a broken install).
@@ -79,16 +86,18 @@ class Coordinator:
         manager: Manager | None = None,
         failures: FailurePolicy | None = None,
     ) -> None:
-        self.books = Bookkeeper(plan, journal, quarantine, watcher)
+        self._failures = failures or FailurePolicy()
+        self.books = Bookkeeper(plan, journal, quarantine, watcher, self._failures)
         self.total_weight: int | None = None
-        self.scheduler = SchedulerState(plan, self.books, scratch)
+        self._recovery = Recovery(self._repeat)
+        self.scheduler = SchedulerState(plan, self.books, scratch, self._recovery.restore)
         self.registry, self.limits = registry, limits
         self._dispatcher = Dispatcher(plan, substrate, registry, self.scheduler, limits)
         self.timings = self._dispatcher.timings
         self._plan, self._substrate, self._initial = plan, substrate, initial
         self._stop, self._watcher, self._manager = stop, watcher, manager
-        self._failures = failures or FailurePolicy()
-        self._recovery = Recovery(self._repeat)
+        self._doubtful: list[tuple[GroupState, list[Envelope], Failure]] = []  # of groups that never worked so far
+        self._waiting: list[tuple[float, GroupState, list[Envelope]]] = []  # until they are tried again
         self._deaths = 0  # since a task was last finished
         self._last_death: dict[str, float] = {}  # by machine
         self._began = self._shown = substrate.now()
@@ -116,13 +125,18 @@ class Coordinator:
         self.scheduler.begin(self._initial)
         while True:
             self._check_stop()
+            self._try_again()
             self._advance()
             if (
                 not self._dispatcher.assignments
                 and not self._recovery
+                and not self._waiting
                 and not any(s.ready for s in self.scheduler.groups)
             ):
-                break
+                if not self._doubtful:
+                    break
+                self._settle_doubts()
+                continue
             if self._manager:
                 self._manager.adjust(self)
             self._dispatcher.kill_overdue()
@@ -251,6 +265,9 @@ class Coordinator:
         if weight and made:
             state.out_ratio = max(state.out_ratio, made / weight)
         state.done += len(batch)
+        self.books.check_budget()
+        if self._doubtful:
+            self._settle_doubts(state)
         self.timings[assignment.group].service.add(outcome.seconds, len(batch))
         for envelope in batch:
             envelope.attempt = envelope.deaths = 0  # if its outputs are lost, the repetition counts from zero
@@ -262,17 +279,74 @@ class Coordinator:
             envelope.deaths += failure.died
             envelope.attempt += not failure.died
         first = batch[0]
+        if failure.transient and first.attempt <= self.limits.transient_retries:
+            self.books.retried(state.group)
+            pause = min(FIRST_PAUSE_S * 2 ** (first.attempt - 1), LONGEST_PAUSE_S)
+            self._waiting.append((self._substrate.now() + pause, state, batch))
+            return
         too_often = first.deaths > self.limits.death_retries or first.attempt > self.limits.retries
         if failure.permanent or too_often:
-            policy = ALWAYS_RAISE if self._recovery.repeats(batch) else self._failures
-            self.books.failed(state.group, batch, failure, first.deaths + first.attempt, policy, self._save)
-            for envelope in batch:
-                self.scheduler.leave(state, envelope)
-            return
+            first.isolation = self._isolation(state, batch, failure)
+            if first.isolation is None:
+                self._give_up(state, batch, failure)
+                return
         self.books.retried(state.group)
         if failure.died and not failure.timed_out:
             self.timings[assignment.group].suspects.add(id(batch))
         state.ready.push(batch)
+
+    def _try_again(self) -> None:
+        """Queue batches again whose pause is over."""
+        now = self._substrate.now()
+        due = [(state, batch) for at, state, batch in self._waiting if at <= now or self.scheduler.draining]
+        if due:
+            self._waiting = [item for item in self._waiting if not (item[0] <= now or self.scheduler.draining)]
+            for state, batch in due:
+                state.ready.push(batch)
+
+    def _isolation(self, state: GroupState, batch: list[Envelope], failure: Failure) -> Isolation | None:
+        """How to find the items of a batch that fail; ``None`` if that was tried, or is of no use."""
+        tried = batch[0].isolation
+        if self._recovery.repeats(batch) or self._failures.action(failure) == "raise":
+            return None
+        died = tried.died if tried is not None else ()
+        if failure.died or state.group.timeout_s is not None:  # a worker cannot end a call of its own that hangs
+            return None if failure.stage in died else Isolation((*died, failure.stage))
+        return None if tried is not None else Isolation()
+
+    def _give_up(self, state: GroupState, batch: list[Envelope], failure: Failure) -> None:
+        """Set a batch aside, or raise. A stage that raised for everything so far may be broken: that is seen later."""
+        sets_aside = not self._recovery.repeats(batch) and self._failures.action(failure) == "set_aside"
+        if sets_aside and not failure.died and not self.books.has_worked(state.group):
+            self._doubtful.append((state, batch, failure))
+            if len(self._doubtful) > MOST_DOUBTFUL:
+                self._raise_doubt()
+            return
+        policy = ALWAYS_RAISE if self._recovery.repeats(batch) else self._failures
+        attempts = batch[0].deaths + batch[0].attempt
+        self.books.failed(state.group, batch, failure, attempts, policy, self._save)
+        for envelope in batch:
+            self.scheduler.leave(state, envelope)
+        self.books.check_budget()
+
+    def _settle_doubts(self, worked: GroupState | None = None) -> None:
+        """Set aside the batches of a group that has worked by now; without one, at the end of the run, all of them."""
+        if worked is None and not self.books.has_result:
+            self._raise_doubt()
+        doubtful, self._doubtful = self._doubtful, []
+        for state, batch, failure in doubtful:
+            if worked is not None and state is not worked:
+                self._doubtful.append((state, batch, failure))
+                continue
+            attempts = batch[0].deaths + batch[0].attempt
+            self.books.failed(state.group, batch, failure, attempts, self._failures, self._save)
+            for envelope in batch:
+                self.scheduler.leave(state, envelope)
+        self.books.check_budget()
+
+    def _raise_doubt(self) -> None:
+        _, batch, failure = self._doubtful[0]
+        raise stage_error(batch, failure, batch[0].deaths + batch[0].attempt)
 
     def _save(self, envelope: Envelope, path: str) -> None:
         self._substrate.save_task(envelope.payload, path)

@@ -257,6 +257,8 @@ class Dispatcher:
         for ticket, assignment in self.assignments.items():
             group, worker = self._plan.groups[assignment.group], assignment.worker
             limit = group.timeout_s
+            if assignment.batch[0].isolation is not None:
+                continue  # other processes try the items, each with the time limit
             if limit is None or not worker.warm or ticket not in worker.began:
                 continue
             patience = CANCEL_S if group.is_async else 0.0  # the worker cancels such a call itself

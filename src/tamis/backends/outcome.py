@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from tamis.stages.emit import Publish
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Failure", "Outcome", "cannot_travel", "failure_of"]
+__all__ = ["Failure", "Outcome", "cannot_travel", "failure_of", "is_of_items"]
+
+_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 
 _OURS = os.sep + os.path.join("tamis", "backends") + os.sep
 
@@ -34,6 +37,8 @@ class Failure:
         died: Whether the worker died with it, or a call took too long.
         timed_out: Whether a call of an ``async`` stage took too long; the worker goes on.
         exception: The exception itself, where it can travel.
+        of_items: Whether it may be the fault of single items: not if the pipeline is wrong, or a disk is full.
+        transient: Whether the same call may succeed in a while.
     """
 
     stage: str
@@ -44,12 +49,14 @@ class Failure:
     exception: BaseException | None = None
     kind: str = ""
     timed_out: bool = False
+    of_items: bool = True
+    transient: bool = False
 
 
 def cannot_travel(stage: str, error: Exception) -> Failure:
     """The failure of a task that cannot be sent from one process to another."""
     words = f"a task cannot be sent between processes: {type(error).__name__}: {error}"
-    return Failure(stage, words, permanent=True, kind=type(error).__name__)
+    return Failure(stage, words, permanent=True, kind=type(error).__name__, of_items=False)
 
 
 @dataclass
@@ -80,7 +87,23 @@ def failure_of(stage: str, error: Exception) -> Failure:
     permanent = isinstance(error, DataError | PlanError)
     words = str(error) if isinstance(error, TamisError) else shortened(f"{type(error).__name__}: {error}")
     ours = error if isinstance(error, TamisError) else None
-    return Failure(stage, words, shown, permanent, exception=ours, kind=type(error).__name__)
+    return Failure(
+        stage,
+        words,
+        shown,
+        permanent,
+        exception=ours,
+        kind=type(error).__name__,
+        of_items=is_of_items(error),
+        transient=isinstance(error, ConnectionError | TimeoutError) or bool(getattr(error, "transient", False)),
+    )
+
+
+def is_of_items(error: BaseException) -> bool:
+    """Whether an exception may be the fault of single items. Those of tamis name a mistake in the pipeline."""
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        return False
+    return not isinstance(error, TamisError) or isinstance(error, DataError)
 
 
 def _is_ours(filename: str) -> bool:

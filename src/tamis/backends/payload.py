@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tamis.plan import END, Plan
+from tamis.runs.directory import kept_output, output_payload
 from tamis.stages.io.paths import join
-from tamis.stages.scratch import load_task, put_task, remove_file
+from tamis.stages.scratch import exists, load_task, put_task, remove_file
 from tamis.tasks import FileGroup, Task
 from tamis.tasks.storage import pickled
+
+if TYPE_CHECKING:
+    from tamis.backends.isolation import Isolation
 
 
 @dataclass(slots=True)
@@ -28,6 +33,7 @@ class Envelope:
         deaths: How often its worker died before.
         home: The machine that holds the payload, if that matters.
         maker: The assignment that made it, if the payload can get lost.
+        isolation: Set on the first task of a batch whose failing items are to be found.
     """
 
     vertex: int
@@ -41,6 +47,7 @@ class Envelope:
     deaths: int = 0
     home: str = ""
     maker: Maker | None = None
+    isolation: Isolation | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -82,6 +89,33 @@ def enclose(task: Task[Any], vertex: int, nbytes: int | None = None) -> Envelope
     weight = nbytes if type(task).weight is Task.weight else task.weight
     rows = None if isinstance(task, FileGroup) else task.num_items
     return Envelope(vertex, task.task_id, task.order, nbytes, weight, rows, task)
+
+
+def output_entry(envelope: Envelope, plan: Plan) -> dict[str, Any]:
+    """What the ledger says of a task that a stage made, and where its data is, if it is kept outside of memory."""
+    entry = {
+        "to": "" if envelope.vertex == END else plan.vertices[envelope.vertex].name,
+        "id": envelope.task_id,
+        "order": envelope.order,
+        "rows": envelope.rows,
+        "weight": envelope.weight,
+    }
+    if envelope.vertex == END or isinstance(envelope.payload, bytes):
+        entry.update(kept_output(envelope.payload))
+    elif isinstance(envelope.payload, TaskFile):
+        entry["path"] = envelope.payload.path
+    return entry
+
+
+def output_from(entry: dict[str, Any], vertex: int, maker: Maker) -> Envelope:
+    """The task that an entry of the ledger is about. Its payload is :data:`GONE` if the data was not kept."""
+    payload: Any = GONE
+    if vertex == END or "task" in entry:
+        payload = output_payload(entry)
+    elif "path" in entry and exists(entry["path"]):
+        payload = TaskFile(entry["path"])
+    order = tuple(entry["order"])
+    return Envelope(vertex, entry["id"], order, 0, entry["weight"], entry["rows"], payload, maker=maker)
 
 
 def encode_payload(payload: Any, directory: str, nbytes: int | None = None) -> Any:

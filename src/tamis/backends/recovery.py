@@ -87,6 +87,7 @@ class Recovery:
                     "something else when they were repeated: a stage must make the same output from the same task"
                 )
             envelope.payload, envelope.home = again.payload, again.home
+            envelope.nbytes = envelope.nbytes or again.nbytes
         for envelope in [*made.values(), *repetition.restored]:
             envelope.payload = release_payload(envelope.payload)
         for _, then in repetition.wanted:

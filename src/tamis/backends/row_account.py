@@ -21,6 +21,7 @@ class RowAccount:
 
     def __init__(self, tasks: Sequence[Task[Any]], makes_rows: str) -> None:
         self.quarantined = 0
+        self.failed = 0  # rows that the stage fails on; they are not among the tasks
         self.makes_files = False  # whether its rows went into files or other things
         self.written = 0  # rows in the files of a writer
         self.dropped_by: dict[int, int] = {}  # rows by the position of the stage, where several run as one
@@ -39,25 +40,25 @@ class RowAccount:
         elif self._are_rows and made.has_names:
             self._traced = self._traced or made._parents is not None
             # Called only if rows are missing. The rows themselves must not be kept in memory.
-            names, (_, rows), whole = made._names, made.selection, made._selection is None
+            names, rows = made._names, made._selection
             assert names is not None
-            self._names.append(lambda: names if whole else names.take(rows))
+            self._names.append(lambda: names if rows is None else names.take(rows))
 
     def drop(self, drop: Drop) -> None:
         """Add rows that the stage reported as dropped."""
         self.dropped_by[drop.stage] = self.dropped_by.get(drop.stage, 0) + len(drop.rows)
         if self._are_rows and drop.batch.has_names:
-            names, (_, rows) = drop.batch._names, drop.batch.selection
+            names, rows = drop.batch._names, drop.batch._selection
             assert names is not None
-            self._names.append(lambda: names.take(rows[drop.rows]))
+            self._names.append(lambda: names.take(drop.rows if rows is None else rows[drop.rows]))
 
     def rows_in(self, *, known_as_files: bool) -> int:
         """How many rows the stage was given. For files this is known only once they are read."""
         if self.written and not self._are_rows:
             return self.written
         if self._are_rows or known_as_files or self._makes_rows in ("joined", "new"):
-            return self._items
-        return self._made + sum(self.dropped_by.values()) + self.quarantined
+            return self._items + self.failed
+        return self._made + sum(self.dropped_by.values()) + self.quarantined + self.failed
 
     def vanished(self, stage: str) -> Iterator[Drop]:
         """The rows that the stage was given and that are neither output nor dropped, as drops."""

@@ -7,13 +7,15 @@ import copy
 import inspect
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tamis.backends.async_calls import AsyncCalls, AwaitedResults, CallTimedOutError, WorkerLoop
 from tamis.backends.children import Children
 from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.isolated_calls import IsolatedCalls
+from tamis.backends.isolation import FailedItem, Isolation
 from tamis.backends.outcome import Failure, Outcome, failure_of
 from tamis.backends.payload import Envelope, enclose, encode_payload
 from tamis.backends.row_account import RowAccount
@@ -30,7 +32,7 @@ from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.io.bytes_read import bytes_read, forget_bytes
 from tamis.stages.io.paths import join
 from tamis.stages.spill import spill
-from tamis.tasks import TableTask, Task
+from tamis.tasks import FileGroup, TableTask, Task
 from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import format_order
 
@@ -72,6 +74,7 @@ class GroupRunner:
         self._read = (0, 0)  # bytes of input that were read for the batches before the latest one, and including it
         self._at = spec.entry
         self._calls = AsyncCalls(spec) if spec.is_async else None
+        self._isolation: Isolation | None = None
         self._no_rows: set[int] = set()  # vertices that make files or other things of their rows
 
     @property
@@ -79,13 +82,19 @@ class GroupRunner:
         """Whether its tasks are awaited: then :meth:`run_async` may be called for many of them at a time."""
         return self._calls is not None
 
-    def run(self, tasks: list[Task[Any]]) -> Outcome:
-        """Work on a task (or a batch for the entry stage); never raises for what a stage does."""
+    def run(self, tasks: list[Task[Any]], isolation: Isolation | None = None) -> Outcome:
+        """Work on a task (or a batch for the entry stage); never raises for what a stage does.
+
+        Args:
+            tasks: The tasks.
+            isolation: Asks to find items that fail, to set them aside and to process the others.
+        """
+        self._isolation = isolation
         if self._calls is not None:
-            return self._loop.run(self.run_async(tasks))
+            return self._loop.run(self.run_async(tasks, isolation))
         return self._run([_own_task(t) for t in tasks], time.perf_counter())
 
-    async def run_async(self, tasks: list[Task[Any]]) -> Outcome:
+    async def run_async(self, tasks: list[Task[Any]], isolation: Isolation | None = None) -> Outcome:
         """The same for an ``async`` stage. While its calls are awaited, other tasks may be begun."""
         assert self._calls is not None
         stage = self._stages[self._spec.entry]
@@ -94,10 +103,19 @@ class GroupRunner:
         if failure is not None:
             return Outcome(failure=failure)
         began = time.perf_counter()
-        made = await self._calls.results(stage, tasks)
-        return self._run(tasks, began, made)
+        if isolation is None:
+            return self._run(tasks, began, await self._calls.results(stage, tasks))
+        isolated = IsolatedCalls(stage, self._spec.names[self._spec.entry], tasks)
+        made = await isolated.awaited(self._calls)
+        return self._run(isolated.tasks, began, made, isolated.failed)
 
-    def _run(self, tasks: list[Task[Any]], began: float, made: AwaitedResults | None = None) -> Outcome:
+    def _run(
+        self,
+        tasks: list[Task[Any]],
+        began: float,
+        made: AwaitedResults | None = None,
+        failed: Sequence[FailedItem] = (),
+    ) -> Outcome:
         self._outcome, self._records, self._carried = Outcome(), TaskRecords(self._places), 0
         forget_bytes()
         try:
@@ -105,14 +123,14 @@ class GroupRunner:
                 self._set_up()
                 began = time.perf_counter()  # setup runs once per worker and says nothing about the next task
             self._at = self._spec.entry
-            self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made)
+            self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made, failed)
             published, self._outcome.drops = self._records.write(self._spec.entry, tasks[0].task_id)
             self._outcome.published += published
             if self._places.workers_sync:
                 self._outcome.published = [sync(item) for item in self._outcome.published]
         except CallTimedOutError as error:
-            failed = Outcome(failure=Failure(self._spec.names[self._at], str(error), died=True, timed_out=True))
-            self._abandon(failed)
+            failure = Failure(self._spec.names[self._at], str(error), died=True, timed_out=True)
+            self._abandon(Outcome(failure=failure))
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             self._abandon(Outcome(failure=self._failure(error)))
         self._read = (0, 0)
@@ -207,7 +225,14 @@ class GroupRunner:
         self._ready = True
         return None
 
-    def _feed(self, vertex: int, tasks: list[Task[Any]], nbytes: int, made: AwaitedResults | None = None) -> None:
+    def _feed(
+        self,
+        vertex: int,
+        tasks: list[Task[Any]],
+        nbytes: int,
+        made: AwaitedResults | None = None,
+        failed: Sequence[FailedItem] = (),
+    ) -> None:
         """Give tasks to a vertex and follow what it makes, depth first, so that little is held at a time.
 
         Args:
@@ -215,6 +240,7 @@ class GroupRunner:
             tasks: The tasks.
             nbytes: Memory that they take, in bytes: measured once, since that can be costly.
             made: What the stage made of them already, if it is ``async``.
+            failed: Items that were with them and that the stage fails on.
         """
         stage, stats = self._stages[vertex], self._stats(vertex)
         self._at = vertex
@@ -224,10 +250,17 @@ class GroupRunner:
         stats.tasks_in += len(tasks)
         stats.bytes_in += nbytes
         tasks = [self._named(task) for task in tasks]
+        began = time.perf_counter()
+        if self._isolation is not None and made is None:
+            isolated = IsolatedCalls(stage, self._spec.names[vertex], tasks)
+            results = isolated.results(self._fresh_if_it_kills(vertex), self._worker)
+            tasks, failed = isolated.tasks, isolated.failed
+        else:
+            results = self._results(stage, tasks, made)
         account = RowAccount(tasks, stage.makes_rows)
-        results = self._results(stage, tasks, made)
+        self._set_aside(vertex, account, failed)
         children: Children | None = None
-        seconds = 0.0 if made is None else made.seconds
+        seconds = time.perf_counter() - began + (0.0 if made is None else made.seconds)
         while True:
             self._at = vertex
             began = time.perf_counter()
@@ -253,6 +286,24 @@ class GroupRunner:
             self._drop(vertex, account, children, drop)
         self._end(vertex, children)
         self._count_rows(vertex, account, len(tasks))
+
+    def _fresh_if_it_kills(self, vertex: int) -> ProcessingStage[Any, Any] | None:
+        """The stage, not set up, if a worker died of it."""
+        members = self._spec.members.get(vertex, (vertex,))
+        died = self._isolation.died if self._isolation is not None else ()
+        return self._spec.stages[vertex] if any(self._spec.names[m] in died for m in members) else None
+
+    def _set_aside(self, vertex: int, account: RowAccount, failed: Sequence[FailedItem]) -> None:
+        """Note items that fail, for the quarantine."""
+        for item in failed:
+            stats = self._stats(vertex)
+            if isinstance(item.task, FileGroup):
+                stats.tasks_set_aside += 1
+                stats.tasks_uncounted += 1
+            else:
+                stats.quarantined += 1
+                account.failed += 1
+            self._records.fail(item)
 
     def _check_columns(self, vertex: int, task: TableTask) -> None:
         """Refuse to replace columns that the plan could not know of."""

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tamis.backends.bookkeeper import Bookkeeper
-from tamis.backends.payload import Envelope, enclose, release_payload
+from tamis.backends.payload import GONE, Envelope, enclose, release_payload
 from tamis.backends.queues import OrderedBatches, ReadyQueue, source_key
 from tamis.plan import END, Group, Plan
 from tamis.stages.base import SourceStage
 from tamis.stages.spill import Spilled
-from tamis.tasks import Task
+from tamis.tasks import EmptyTask, Task
 from tamis.tasks.base import digest
-from tamis.tasks.storage import format_order
+from tamis.tasks.storage import content_id, format_order
+
+Restore = Callable[[Envelope, Callable[[], None]], None]
 
 
 @dataclass
@@ -32,7 +34,6 @@ class GroupState:
         exhausted: Whether all of them are listed.
         complete: Whether no more tasks can arrive.
         out_ratio: Bytes of output per byte of weight, the highest value seen.
-        fed: Tasks that its source has listed.
         sent: Tasks sent to each target group.
         done: Tasks done.
     """
@@ -47,7 +48,6 @@ class GroupState:
     exhausted: bool = False
     complete: bool = False
     out_ratio: float = 1.0
-    fed: int = 0
     sent: dict[int, int] = field(default_factory=dict)
     done: int = 0
 
@@ -59,10 +59,11 @@ class SchedulerState:
         plan: The groups and the edges between them.
         books: Where listed tasks are counted, and where tasks at the end of the pipeline go.
         scratch: The run's directory for data between stages.
+        restore: Makes the data of a task again that an earlier start of the run did not keep, and calls back.
     """
 
-    def __init__(self, plan: Plan, books: Bookkeeper, scratch: str) -> None:
-        self._plan, self._books, self._scratch = plan, books, scratch
+    def __init__(self, plan: Plan, books: Bookkeeper, scratch: str, restore: Restore) -> None:
+        self._plan, self._books, self._scratch, self._restore = plan, books, scratch, restore
         self.held_bytes = 0
         self.draining = False
         self.upstream = _ancestors(plan.groups)
@@ -126,13 +127,17 @@ class SchedulerState:
             if state.group.is_source and before and not state.started and not self.draining:
                 stage = self._plan.vertices[state.group.entry].stage
                 assert isinstance(stage, SourceStage)
-                self._books.flush()  # the files that the barrier lists must have their final names
+                self._books.open_barrier(self._before_barrier(state))
                 state.source, state.started, opened = iter(stage.splits(self._scratch)), True, True
                 self._open.append(state)
             fed = state.source is None or state.exhausted
             ended = (state.started and fed) if state.group.is_source else fed
             state.complete = before and ended and not state.live
         return opened
+
+    def _before_barrier(self, state: GroupState) -> set[int]:
+        """The groups whose tasks end at a barrier."""
+        return set(state.group.inputs).union(*(self.upstream[i] for i in state.group.inputs))
 
     def exhausted(self) -> bool:
         """Whether the sources that have begun have no more tasks."""
@@ -179,7 +184,31 @@ class SchedulerState:
         """Move complete batches to the ready queue; with ``last``, incomplete ones too."""
         assert state.ordered is not None
         for batch in state.ordered.batches(last=last and not self.draining):
+            self._ready(state, batch)
+
+    def _ready(self, state: GroupState, batch: list[Envelope]) -> None:
+        """Queue a batch, unless an earlier start of the run has finished it: then go on with what it made."""
+        made = self._books.recall(state.group, batch)
+        if made is not None:
+            for envelope in made:
+                self.send(envelope)
+            for envelope in batch:
+                self.leave(state, envelope)
+            return
+        lost = [e for e in batch if e.payload is GONE]
+        missing = len(lost)
+        if not lost:
             state.ready.push(batch)
+
+        def one_restored() -> None:
+            nonlocal missing
+            missing -= 1
+            if not missing:
+                self.held_bytes += sum(e.nbytes for e in lost)
+                state.ready.push(batch)
+
+        for envelope in lost:
+            self._restore(envelope, one_restored)
 
     def begin_repetition(self, state: GroupState, batch: list[Envelope]) -> None:
         """A finished batch must be repeated: its group is no longer complete."""
@@ -203,8 +232,8 @@ class SchedulerState:
     def _feed_one(self, state: GroupState, task: Task[Any]) -> None:
         """Give a task of a source its identity and put it in its queue."""
         entry = self._plan.vertices[state.group.entry]
-        identify(task, entry.name, state.fed, state.group, self._barriers.get(state.group.index, 0))
-        state.fed += 1
+        number = self._books.number(state.group, task)
+        identify(task, entry.name, number, state.group, self._barriers.get(state.group.index, 0))
         following = [state.ordered] if state.ordered is not None else self._followers[state.group.index]
         for queue in following:
             queue.open(source_key(task.order))
@@ -224,7 +253,7 @@ class SchedulerState:
         for queue in self._followers[state.group.index]:
             queue.open(source_key(envelope.order))
         if state.ordered is None:
-            state.ready.push([envelope])
+            self._ready(state, [envelope])
         else:
             state.ordered.push(envelope)
 
@@ -258,9 +287,10 @@ def identify(task: Task[Any], stage: str, number: int, group: Group, barrier: in
     if not task.order:
         task.order = (-barrier, number) if group.inputs else (number,)
     # After a barrier the place identifies the task: the files listed there are in the run's own directory.
-    content = None if group.inputs else task.get_deterministic_id()
-    place = "" if content and group.is_source else format_order(task.order)
-    task.task_id = digest(content, place, stage)
+    known = None if group.inputs else task.get_deterministic_id()
+    place = "" if known and group.is_source else format_order(task.order)
+    unknown = group.inputs or isinstance(task, EmptyTask)
+    task.task_id = digest(known or (None if unknown else content_id(task)), place, stage)
 
 
 def numbered_barriers(plan: Plan) -> dict[int, int]:

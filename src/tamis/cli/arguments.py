@@ -153,7 +153,14 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--run-dir", metavar="DIR", help="directory for the report, counts, quarantine and ledger of the run"
     )
+    command.add_argument("--fresh", action="store_true", help="start over, also if there is a run to go on with")
     command.add_argument("--scratch", metavar="DIR", help="directory or address for data between stages")
+    command.add_argument(
+        "--failure-budget",
+        metavar="N",
+        type=_budget,
+        help="end the run when more rows than this fail: a number, or a share below 1; 0 ends it with the first",
+    )
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
@@ -161,6 +168,17 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--progress", choices=("auto", "live", "plain", "off"), default="auto", help="what to show while it runs"
     )
+
+
+def _budget(text: str) -> float:
+    """A number of rows, or a share of them."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if value < 0 or (value > 1 and value != int(value)):
+        raise argparse.ArgumentTypeError(f"expected a number of rows, or a share between 0 and 1, not {text!r}")
+    return int(value) if value == int(value) else value
 
 
 def _add_quickstart(command: argparse.ArgumentParser) -> None:

@@ -56,7 +56,7 @@ class Pipeline(TamisPipeline):
         if type(executor).__mro__.count(BaseExecutor):
             return executor.execute(_unfolded(self.stages), list(initial_tasks or []))
         result = super().run(executor, initial_tasks, **settings)
-        return Result(result._directory, result.summary, len(result))
+        return Result(result._directory, result.summary)
 
 
 def _unfolded(stages: Sequence[ProcessingStage[Any, Any]]) -> list[ProcessingStage[Any, Any]]:

@@ -6,6 +6,7 @@ array. So every call is checked first, which takes a few microseconds.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ __all__ = ["Argument", "Array", "Arrays", "Number", "Signature"]
 Argument: TypeAlias = "NDArray[Any] | int | Sequence[NDArray[Any] | None]"
 
 _NUMBER_LIMIT = 1 << 63
+_WHOLE_NUMBERS = (int, np.integer)
 
 
 @dataclass(frozen=True)
@@ -75,20 +77,11 @@ class Signature:
         self, conditions: Sequence[str] = (), helpers: dict[str, Any] | None = None, **parameters: Parameter
     ) -> None:
         self.parameters = parameters
-        self._conditions = tuple(conditions)
-        self._numbers = [(i, name) for i, (name, it) in enumerate(parameters.items()) if isinstance(it, Number)]
-        self._arrays = [
-            (i, name, np.dtype(it.dtype), it.is_written, it)
-            for i, (name, it) in enumerate(parameters.items())
-            if isinstance(it, Array)
-        ]
-        lengths = [it.length for *_, it in self._arrays]
-        counts = [it.count if isinstance(it, Arrays) else "1" for *_, it in self._arrays]
-        self._lengths, self._counts, self._holds = (
-            self._compiled(expressions, helpers or {}) for expressions in (lengths, counts, self._conditions)
-        )
+        self._conditions, self._helpers = tuple(conditions), helpers or {}
 
-    def check(self, kernel: str, arguments: Sequence[Argument]) -> tuple[list[Any], list[NDArray[np.int64]]]:
+    def check(
+        self, kernel: str, arguments: Sequence[Argument]
+    ) -> tuple[tuple[int, ...], tuple[NDArray[np.int64], ...]]:
         """The numbers and addresses to call a kernel with, and the tables of addresses that some of them point to.
 
         The caller keeps the arguments and the tables alive while the kernel runs.
@@ -98,70 +91,64 @@ class Signature:
             arguments: The arguments of the call.
         """
         try:
-            return self._checked(arguments)
+            if len(arguments) != len(self.parameters):
+                raise TypeError(f"it takes {len(self.parameters)} arguments, not {len(arguments)}")
+            return self._checked(*arguments)
         except (IndexError, TypeError, ValueError) as error:
             # An IndexError: an array that holds the length of another is too short.
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"kernel {kernel!r}: {error}") from None
 
-    def _checked(self, arguments: Sequence[Argument]) -> tuple[list[Any], list[NDArray[np.int64]]]:
-        if len(arguments) != len(self.parameters):
-            raise TypeError(f"it takes {len(self.parameters)} arguments, not {len(arguments)}")
-        passed: list[Any] = list(arguments)
-        tables: list[NDArray[np.int64]] = []
-        for place, name in self._numbers:
-            passed[place] = _number(name, passed[place])
-        for place, name, dtype, is_written, parameter in self._arrays:
-            if isinstance(parameter, Arrays):
-                tables.append(_addresses(name, parameter, dtype, passed[place]))
-                passed[place] = _address_of(tables[-1])
-            else:
-                passed[place] = _address(name, dtype, is_written, passed[place])
-        counts = self._counts(*arguments) if tables else ()
-        for number, length in enumerate(self._lengths(*arguments)):
-            place, name, _, _, parameter = self._arrays[number]
-            given: Any = arguments[place]
-            if not isinstance(parameter, Arrays):
-                elements = given.size
-            elif len(given) == counts[number]:
-                elements = min((array.size for array in given if array is not None), default=length)
-            else:
-                raise ValueError(f"{name} has {len(given)} arrays and needs {counts[number]}")
-            if elements < length:
-                raise ValueError(f"{name} has {elements} elements and needs {length} ({parameter.length})")
-        for condition, holds in zip(self._conditions, self._holds(*arguments), strict=True):
-            if not holds:
-                raise ValueError(f"the condition {condition} does not hold")
-        return passed, tables
+    @functools.cached_property
+    def _checked(self) -> Callable[..., tuple[tuple[int, ...], tuple[NDArray[np.int64], ...]]]:
+        """The check as one function of all arguments, compiled when it is first needed: a loop takes far longer.
 
-    def _compiled(self, expressions: Sequence[str], helpers: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
-        """A function of all arguments that returns the values of some expressions."""
-        source = f"lambda {', '.join(self.parameters)}: ({''.join(f'{each}, ' for each in expressions)})"
-        compiled: Callable[..., tuple[Any, ...]] = eval(source, dict(helpers))
-        return compiled
+        Numbers come first, then types, lengths and conditions, so that each can rely on what was checked before.
+        """
+        import pyarrow as pa  # not where kernels are compiled: it may not be installed there
+
+        arrays = {name: it for name, it in self.parameters.items() if isinstance(it, Array)}
+        lists = {name: it for name, it in arrays.items() if isinstance(it, Arrays)}
+        body = [f"{n}__ = _number({n!r}, {n})" for n in self.parameters if n not in arrays]
+        for n, it in arrays.items():
+            address = f"_buffer(_array({n!r}, {n}__dtype, {it.is_written}, {'each' if n in lists else n})).address"
+            if isinstance(it, Arrays):
+                optional = "0 if each is None else " if it.is_optional else ""
+                body.append(f"{n}__table = _int64([{optional}{address} for each in _list({n!r}, {n})])")
+                address = f"_buffer({n}__table).address"
+            body.append(f"{n}__ = {address}")
+        body += [f"{n}__length = {it.length}" for n, it in arrays.items()]
+        body += [f"{n}__size = _least_size({n!r}, {n}, {it.count}, {n}__length)" for n, it in lists.items()]
+        for n, it in arrays.items():
+            size = f"{n}__size" if n in lists else f"{n}.size"
+            body.append(f"if {size} < {n}__length: _too_short({n!r}, {size}, {n}__length, {it.length!r})")
+        for condition in self._conditions:
+            body.append(f"if not ({condition}): raise ValueError({f'the condition {condition} does not hold'!r})")
+        results = [f"{n}__, " for n in self.parameters], [f"{n}__table, " for n in lists]
+        body.append("return ({}), ({})".format(*map("".join, results)))
+        known: dict[str, Any] = {f"{n}__dtype": np.dtype(it.dtype) for n, it in arrays.items()}
+        known |= {"_buffer": pa.py_buffer, "_int64": functools.partial(np.array, dtype=np.int64), **self._helpers}
+        known |= {each.__name__: each for each in (_number, _array, _list, _least_size, _too_short)}
+        exec("\n    ".join([f"def checked({', '.join(self.parameters)}):", *body]), known)
+        checked: Callable[..., Any] = known["checked"]
+        return checked
 
 
 def _number(name: str, argument: Any) -> int:
-    if not isinstance(argument, int | np.integer):
+    if not isinstance(argument, _WHOLE_NUMBERS):
         raise TypeError(f"{name} must be a whole number, not {_kind(argument)}")
     if not 0 <= argument < _NUMBER_LIMIT:
         raise ValueError(f"{name} = {argument} is not between 0 and {_NUMBER_LIMIT - 1}")
     return int(argument)
 
 
-def _addresses(name: str, parameter: Arrays, dtype: np.dtype[Any], arguments: Any) -> NDArray[np.int64]:
+def _list(name: str, arguments: Any) -> Sequence[Any]:
     if not isinstance(arguments, list | tuple):
         raise TypeError(f"{name} must be a list of arrays, not {_kind(arguments)}")
-    return np.array(
-        [
-            0 if each is None and parameter.is_optional else _address(name, dtype, parameter.is_written, each)
-            for each in arguments
-        ],
-        np.int64,
-    )
+    return arguments
 
 
-def _address(name: str, dtype: np.dtype[Any], is_written: bool, argument: Any) -> int:
+def _array(name: str, dtype: np.dtype[Any], is_written: bool, argument: Any) -> NDArray[Any]:
     if not isinstance(argument, np.ndarray) or argument.dtype != dtype:
         raise TypeError(f"{name} must be an array of {dtype}, not {_kind(argument)}")
     flags = argument.flags
@@ -169,12 +156,18 @@ def _address(name: str, dtype: np.dtype[Any], is_written: bool, argument: Any) -
         raise ValueError(f"{name} must be a contiguous array")
     if is_written and not flags.writeable:
         raise ValueError(f"{name} is read-only, but the kernel writes to it")
-    return _address_of(argument)
+    return argument
 
 
-def _address_of(array: NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+def _least_size(name: str, arrays: Sequence[NDArray[Any] | None], count: int, length: int) -> int:
+    """The number of elements of the shortest array."""
+    if len(arrays) != count:
+        raise ValueError(f"{name} has {len(arrays)} arrays and needs {count}")
+    return min((array.size for array in arrays if array is not None), default=length)
+
+
+def _too_short(name: str, elements: int, length: int, expression: str) -> None:
+    raise ValueError(f"{name} has {elements} elements and needs {length} ({expression})")
 
 
 def _kind(argument: Any) -> str:

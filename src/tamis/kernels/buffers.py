@@ -13,6 +13,12 @@ from tamis.kernels.signatures import PADDING, longest_near_end
 
 __all__ = ["PADDING", "TextBuffers", "check_offsets", "null_rows"]
 
+_WIDTHS: dict[int, np.dtype[Any]] = {
+    **{kind.id: np.dtype(np.int32) for kind in (pa.string(), pa.binary())},
+    **{kind.id: np.dtype(np.int64) for kind in (pa.large_string(), pa.large_binary())},
+}
+"""The types of the offsets of texts and byte strings."""
+
 
 @dataclass(frozen=True)
 class TextBuffers:
@@ -36,13 +42,13 @@ class TextBuffers:
 
         Raises ``ValueError`` if the offsets are damaged: a kernel would read beyond the buffer.
         """
-        if _width(array.type) is None:
+        if array.type.id not in _WIDTHS:
             is_binary = pa.types.is_binary_view(array.type) or pa.types.is_fixed_size_binary(array.type)
             array = array.cast(pa.large_binary() if is_binary else pa.large_string())
         _, offsets, data = array.buffers()
         if offsets is None or len(array) == 0:
             return cls(np.zeros(1, np.uint8), np.zeros(len(array) + 1, np.int64))
-        width = np.dtype(_width(array.type))
+        width = _WIDTHS[array.type.id]
         found = np.frombuffer(offsets, width, len(array) + 1, array.offset * width.itemsize)
         held = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
         check_offsets(found, len(held), array.type)
@@ -53,7 +59,7 @@ class TextBuffers:
         """Whether an Arrow type holds texts or byte strings."""
         types = pa.types
         is_view = types.is_string_view(kind) or types.is_binary_view(kind)
-        return _width(kind) is not None or is_view or types.is_fixed_size_binary(kind)
+        return kind.id in _WIDTHS or is_view or types.is_fixed_size_binary(kind)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -90,10 +96,3 @@ def null_rows(array: pa.Array) -> NDArray[np.bool_]:
         return np.ones(len(array), np.bool_)
     bits = np.frombuffer(array.is_valid().buffers()[1], np.uint8)
     return ~np.unpackbits(bits, count=len(array), bitorder="little").view(np.bool_)
-
-
-def _width(kind: pa.DataType) -> str | None:
-    """The type of the offsets of texts and byte strings; ``None`` for other types."""
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return "int64"
-    return "int32" if pa.types.is_string(kind) or pa.types.is_binary(kind) else None

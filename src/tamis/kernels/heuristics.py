@@ -91,6 +91,9 @@ class Check:
     high: float = math.inf
     invert: bool = False
 
+    def __hash__(self) -> int:
+        return hash((self.numerator, self.low, self.high))  # enough to tell checks apart, and fast
+
 
 @dataclass(frozen=True)
 class Checked:

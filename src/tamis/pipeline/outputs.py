@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-
-import xxhash
 
 from tamis.errors import TamisError, redacted
 from tamis.plan import Plan
 from tamis.plan.describe import describe
 from tamis.runs.directory import RunDirectory
-from tamis.runs.ledger import Ledger
+from tamis.runs.finished_work import FinishedWork, OutputPlace
+from tamis.runs.ledger import committed_lines, segments
 from tamis.runs.publication import publish, sync
 from tamis.stages.base import SourceStage
 from tamis.stages.emit import Publish
 from tamis.stages.io.output_directory import OutputDirectory, WriterRun
 from tamis.stages.io.sink import FileSink
-from tamis.tasks import DocumentBatch, EmptyTask, Task
+from tamis.tasks import EmptyTask, Task
 from tamis.tasks.base import digest
+from tamis.tasks.storage import content_id
 
 _LOG = logging.getLogger("tamis")
 
@@ -32,21 +34,56 @@ class Outputs:
         directory: The run directory.
         initial: Tasks that the run starts with.
         started: When it started, as ISO 8601 in UTC.
+        fresh: Whether nothing counts that earlier starts have finished.
     """
 
-    def __init__(self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str) -> None:
+    def __init__(
+        self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str, *, fresh: bool = False
+    ) -> None:
         self._plan, self._directory, self._initial = plan, directory, initial
-        self._run = WriterRun(directory.run_id, redacted(directory.path), plan.name, _fingerprint(plan), started)
+        self._run = WriterRun(directory.run_id, redacted(directory.path), plan.name, fingerprint(plan), started)
         self._directories = [OutputDirectory(sinks) for sinks in _by_directory(plan).values()]
+        places = [OutputPlace(sink.destination.path, sink.destination.storage_options) for sink in _sinks(plan)]
+        self.damage: list[str] = []
+        """Messages about parts of the ledger that cannot be read."""
+        self.finished = FinishedWork(directory, places, self.damage.append, nothing=fresh)
+        """What earlier starts of the run have finished."""
+        source = plan.vertices[0]
+        if isinstance(source.stage, SourceStage):
+            source.stage.keep_groups(self.finished.groups.get(source.name, ()))
 
     def __enter__(self) -> Outputs:
         try:
             for directory in self._directories:
-                directory.claim(self._run, self._current_input)
+                directory.lock(self._run)
+            self.finished.restore_names()
+            for directory in self._directories:
+                directory.prepare(self._run, self._current_input, self._directory.replaced_run)
+                if not directory.continues:
+                    self.finished.forget_files(directory.path)
+            self.finished.check_files()
         except BaseException:
             self._release()
             raise
         return self
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether an earlier start has finished the run: same pipeline, same input, and its files are all there."""
+        end = self.finished.finished
+        if end is None or end["plan"] != self._run.fingerprint or not end["input"]:
+            return False
+        try:
+            if end["input"] != self._current_input():
+                return False
+        except (TamisError, OSError):
+            return False  # the run itself says what is wrong with the input
+        self.finished.check_files()
+        return self.finished.is_whole
+
+    def end(self, state: str) -> dict[str, Any]:
+        """The line with which the ledger of a run ends that came to its end."""
+        return {"finished": state, "plan": self._run.fingerprint, "input": self._input()}
 
     def __exit__(self, *_: object) -> None:
         self._release()
@@ -87,8 +124,11 @@ class Outputs:
         return messages
 
     def _published(self) -> Iterable[str]:
-        for record in Ledger.read(self._directory.ledger):
-            for file in record["files"]:
+        """The files of the run: those that earlier starts have written and this one has used, and its own."""
+        yield from self.finished.files()
+        last = segments(self._directory.ledger)[-1]
+        for _, line in committed_lines(os.path.join(self._directory.ledger, last), lambda _: None):
+            for file in json.loads(line).get("files", ()):
                 yield str(file["path"])
 
     def _current_input(self) -> str:
@@ -107,31 +147,24 @@ class Outputs:
             return ""
 
 
-def _fingerprint(plan: Plan) -> str:
+def fingerprint(plan: Plan) -> str:
     """A digest of the pipeline and of the addresses that it reads."""
     return digest(plan.fingerprint, describe(plan.vertices[0].stage))
 
 
+def _sinks(plan: Plan) -> Iterator[FileSink[Any]]:
+    return (vertex.stage for vertex in plan.vertices if isinstance(vertex.stage, FileSink))
+
+
 def _by_directory(plan: Plan) -> dict[str, list[FileSink[Any]]]:
     found: dict[str, list[FileSink[Any]]] = {}
-    for vertex in plan.vertices:
-        if isinstance(vertex.stage, FileSink):
-            found.setdefault(vertex.stage.destination.path, []).append(vertex.stage)
+    for sink in _sinks(plan):
+        found.setdefault(sink.destination.path, []).append(sink)
     return found
 
 
 def _content(tasks: Sequence[Task[Any]]) -> str:
-    """A digest of tasks that a run starts with; empty if one of them has no id that follows from its content."""
-    ids = []
-    for task in tasks:
-        if isinstance(task, DocumentBatch):
-            content = xxhash.xxh3_128()
-            content.update(task.data.schema.serialize())
-            for batch in task.data.combine_chunks().to_batches():
-                content.update(batch.serialize())
-            ids.append(content.hexdigest())
-        else:
-            ids.append("" if isinstance(task, EmptyTask) else task.get_deterministic_id() or "")
-            if not ids[-1]:
-                return ""
-    return digest(*ids)
+    """A digest of tasks that a run starts with; empty if the first stage makes its own data."""
+    if any(isinstance(task, EmptyTask) for task in tasks):
+        return ""
+    return digest(*(task.get_deterministic_id() or content_id(task) for task in tasks))

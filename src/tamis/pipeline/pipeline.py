@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tamis.backends.base import Executor
-from tamis.errors import PlanError, redacted
+from tamis.backends.contracts import FAILURE_BUDGET
+from tamis.errors import PlanError, TamisError, redacted
 from tamis.pipeline.run import run_plan
 from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
@@ -116,8 +117,13 @@ class Pipeline:
         progress: Literal["auto", "live", "plain", "off"] | Observer = "auto",
         drop_ledger: bool = True,
         scratch: str | None = None,
+        fresh: bool = False,
+        failure_budget: float | None = FAILURE_BUDGET,
     ) -> RunResult:
-        """Run the pipeline.
+        """Run the pipeline, or go on with a run of it that did not come to its end.
+
+        A run goes on where it stopped when it is started again: with the same ``run_dir``, or, if none is given, with
+        the same pipeline and input. What is finished is not done again, unless its input or a stage has changed.
 
         Args:
             executor: What runs it; by default the Ray cluster that this process uses (``RAY_ADDRESS``), else this
@@ -131,6 +137,10 @@ class Pipeline:
             scratch: Where data between stages is kept: a local path, or an fsspec address such as
                 ``"s3://bucket/folder"`` that all machines can reach. By default the run directory, or the object store
                 of Ray where the machines of a cluster do not share it.
+            fresh: Whether to start over, also if ``run_dir`` holds a run or there is one to go on with.
+            failure_budget: How many rows may be set aside, because a stage raised or crashed on them, before the run
+                ends: a number of rows, or a share of those that were read, which counts once more than 1,000 have
+                failed. ``0``: the first failure ends the run. ``None``: any number.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -138,7 +148,15 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        return run_plan(plan, executor, initial, self.description, run_dir, progress, drop_ledger, scratch)
+        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
+        return run_plan(plan, executor, initial, *given)
+
+    def _recipe(self) -> str:
+        """The pipeline as a recipe, for the record; empty if it cannot be written as one."""
+        try:
+            return self.to_recipe()
+        except TamisError:
+            return ""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, {len(self.stages)} stages)"

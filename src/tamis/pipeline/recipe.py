@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import RecipeError, did_you_mean
 from tamis.pipeline.catalogue import find, is_name
 from tamis.pipeline.recipe_build import WITH, build_fields, build_stage, build_value
@@ -72,6 +73,8 @@ class RunSettings:
         run_dir: The run directory.
         scratch: Where data between stages is kept: a directory or an address such as ``s3://bucket/tmp``.
         drop_ledger: Whether to record in the run directory which rows were dropped, and why.
+        failure_budget: How many rows may be set aside before the run ends: a number, or a share of those read; 0 ends
+            it with the first failure.
     """
 
     executor: str | None = None
@@ -85,6 +88,7 @@ class RunSettings:
     run_dir: str | None = None
     scratch: str | None = None
     drop_ledger: bool = True
+    failure_budget: float | None = FAILURE_BUDGET
 
     def __post_init__(self) -> None:
         if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:
@@ -97,6 +101,7 @@ class RunSettings:
                 raise RecipeError(f"{name}: must not be negative, not {value}")
         if self.memory_budget is not None:
             byte_size(self.memory_budget)
+        FailurePolicy.within(self.failure_budget)
 
     def make_executor(self) -> Executor:
         """The executor these settings describe."""
@@ -104,7 +109,7 @@ class RunSettings:
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
             raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
-        others = ("executor", "run_dir", "scratch", "drop_ledger")  # not for the executor
+        others = ("executor", "run_dir", "scratch", "drop_ledger", "failure_budget")  # not for the executor
         given = {name: value for name, value in asdict(self).items() if value is not None and name not in others}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]

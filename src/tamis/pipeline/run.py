@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 import tamis
 from tamis.backends.base import Executor, Run
+from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
-from tamis.pipeline.outputs import Outputs
+from tamis.pipeline.outputs import Outputs, fingerprint
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
 from tamis.plan.outline import outline
@@ -22,8 +23,10 @@ from tamis.printable import MESSAGE_CHARACTERS, shortened
 from tamis.runs.directory import RunDirectory
 from tamis.runs.histograms import write_scores
 from tamis.runs.journal import RunJournal
+from tamis.runs.manifest import MANIFEST, start_of, with_start
+from tamis.runs.past_runs import unfinished_run
 from tamis.runs.progress import Observer, choose_progress
-from tamis.runs.report import write_report
+from tamis.runs.report import load_summary, write_report
 from tamis.runs.result import RunResult
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES, FAILED, INTERRUPTED, RunSummary
 from tamis.runs.stop import StopSignal
@@ -42,68 +45,89 @@ def run_plan(
     progress: Literal["auto", "live", "plain", "off"] | Observer,
     drop_ledger: bool = True,
     scratch: str | None = None,
+    recipe: str = "",
+    fresh: bool = False,
+    failure_budget: float | None = FAILURE_BUDGET,
 ) -> RunResult:
     """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
+    failures = FailurePolicy.within(failure_budget)
     executor.check(plan)
     check_path_conflicts(plan, run_dir)
     observer = choose_progress(progress) if isinstance(progress, str) else progress
-    directory = RunDirectory.create(plan.name, run_dir)
-    if scratch is not None:
-        directory.keep_scratch_at(scratch)
+    same = fingerprint(plan)
+    if run_dir is None and not fresh:
+        run_dir = unfinished_run(os.path.join(".tamis", "runs"), plan.name, same)
+    directory = RunDirectory.create(plan.name, run_dir, fresh=fresh)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        with Outputs(plan, directory, initial, started) as outputs:  # last, since it may remove earlier output
-            return _run(plan, executor, initial, description, directory, outputs, observer, drop_ledger, started)
+        outputs = Outputs(plan, directory, initial, started, fresh=fresh)
+        if outputs.are_complete:
+            return _complete(directory, outputs, observer)
+        start = start_of(plan, executor.describe(), recipe, started, same)
+        with outputs:  # last, since it may remove earlier output
+            if fresh:
+                directory.clear()
+            if scratch is not None:
+                directory.keep_scratch_at(scratch)
+            manifest = with_start(directory.manifest, directory.run_id, plan.name, start)
+            directory.write_text(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
+            with StopSignal() as stop:
+                run = Run(directory, journal, observer, stop, initial, drop_ledger, failures)
+                return _run(plan, executor, description, run, outputs, started)
     finally:
         directory.release()
 
 
-def _run(
-    plan: Plan,
-    executor: Executor,
-    initial: Sequence[Task[Any]],
-    description: str,
-    directory: RunDirectory,
-    outputs: Outputs,
-    observer: Observer,
-    drop_ledger: bool,
-    started: str,
-) -> RunResult:
+def _complete(directory: RunDirectory, outputs: Outputs, observer: Observer) -> RunResult:
+    """The result of a run that an earlier start has finished."""
+    outputs.finished.close()
+    summary = load_summary(directory.path)
+    observer.message(
+        f"There is nothing to do: {directory.path} holds this run, finished, and its input has not changed. To start "
+        "over: --fresh, run(fresh=True)"
+    )
+    return RunResult(directory, summary)
+
+
+def _run(plan: Plan, executor: Executor, description: str, run: Run, outputs: Outputs, started: str) -> RunResult:
     began = time.monotonic()
     state = FAILED
     failure: BaseException | None = None
+    directory, observer = run.directory, run.observer
     notes = _tell(observer, _notes(plan), [])
-    with StopSignal() as stop:
-        run = Run(directory, RunJournal(directory, check=outputs.check), observer, stop, initial, drop_ledger)
-        try:
-            directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
-            directory.write_text("plan.json", json.dumps(outline(plan), ensure_ascii=False))
-            state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
-            notes = _tell(observer, _notes(plan), notes)
-            if state in (DONE, DONE_WITH_FAILURES):
-                notes = _tell(observer, outputs.finish(run.journal.resized), notes)
-            elif state == FAILED:
-                failure = AllSetAsideError(_everything_set_aside(directory))
-        except KeyboardInterrupt:
-            state = INTERRUPTED
-        except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
-            state, failure = FAILED, _explained(error, directory)
-        for counts in run.stats:  # the order must not depend on which task was finished first
-            counts.dropped, counts.custom = (dict(sorted(counts.dropped.items())), dict(sorted(counts.custom.items())))
-        summary = RunSummary(
-            pipeline=plan.name,
-            description=description,
-            executor=executor.describe(),
-            started=started,
-            state=state,
-            stages=run.stats,
-            plan=redacted(str(plan)),
-            error="" if failure is None else _shown(failure),
-            notes=notes,
-            peak_memory_bytes=_peak_memory(),
-            tamis=tamis.__version__,
-        )
-        unrecorded = _record(run.journal, directory, summary, began)
+    try:
+        notes = _tell(observer, [*outputs.damage, *_continued(directory, outputs)], notes)
+        directory.write_text("plan.txt", f"{redacted(str(plan))}\n")
+        directory.write_text("plan.json", json.dumps(outline(plan), ensure_ascii=False))
+        state = _final_state(run) if executor.execute(plan, run) else INTERRUPTED
+        notes = _tell(observer, _notes(plan), notes)
+        if state in (DONE, DONE_WITH_FAILURES):
+            notes = _tell(observer, _removed(run.journal.removed), notes)
+            notes = _tell(observer, outputs.finish(run.journal.resized), notes)
+            run.journal.finish(outputs.end(state))
+        elif state == FAILED:
+            failure = AllSetAsideError(_everything_set_aside(directory))
+    except KeyboardInterrupt:
+        state = INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - raised again below, when the run has its record
+        state, failure = FAILED, _explained(error, directory)
+    for counts in run.stats:  # the order must not depend on which task was finished first
+        counts.dropped, counts.custom = (dict(sorted(counts.dropped.items())), dict(sorted(counts.custom.items())))
+    summary = RunSummary(
+        pipeline=plan.name,
+        description=description,
+        executor=executor.describe(),
+        started=started,
+        state=state,
+        stages=run.stats,
+        plan=redacted(str(plan)),
+        error="" if failure is None else _shown(failure),
+        notes=notes,
+        peak_memory_bytes=_peak_memory(),
+        tamis=tamis.__version__,
+    )
+    unrecorded = _record(run.journal, directory, summary, began)
     if failure is not None:
         if unrecorded is not None:
             failure.add_note(f"  the record of the run is not complete: {unrecorded}")
@@ -117,10 +141,9 @@ def _run(
     if state == INTERRUPTED:
         raise RunInterrupted(
             f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished; they stay where they "
-            "are. The same command, in another run directory if it names one, starts from the beginning and replaces "
-            f"them. What was done so far: tamis report {directory.path}"
+            f"are. The same command goes on where it stopped. What was done so far: tamis report {directory.path}"
         )
-    return RunResult(directory, summary, run.journal.outputs)
+    return RunResult(directory, summary)
 
 
 def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, began: float) -> TamisError | None:
@@ -134,6 +157,7 @@ def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, b
     summary.seconds = time.monotonic() - began
     summary.outputs, summary.output_files = journal.files, journal.file_count
     summary.output_rows, summary.output_bytes = journal.file_rows, journal.file_bytes
+    summary.tasks_before = journal.tasks_before
     try:
         summary.quarantine = directory.quarantined(QUARANTINE_EXAMPLES)
         directory.write_summary(summary)
@@ -158,6 +182,26 @@ def _explained(error: BaseException, directory: RunDirectory) -> BaseException:
         explained.__cause__ = error
         return explained
     return error
+
+
+def _continued(directory: RunDirectory, outputs: Outputs) -> list[str]:
+    """What to say of a run that is continued."""
+    if not directory.manifest:
+        return []
+    first = directory.manifest["starts"][0]["started"]
+    return [
+        f"The run of {first} in {directory.path} is continued: {len(outputs.finished)} batches of tasks were finished. "
+        "To start over: --fresh, run(fresh=True)"
+    ]
+
+
+def _removed(files: list[str]) -> list[str]:
+    """What to say of output of earlier starts that was removed."""
+    if not files:
+        return []
+    count = "1 output file" if len(files) == 1 else f"{len(files)} output files"
+    verb = "was" if len(files) == 1 else "were"
+    return [f"{count} whose input or stages have changed since {verb} removed, {files[0]} among them"]
 
 
 def _notes(plan: Plan) -> list[str]:

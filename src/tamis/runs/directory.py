@@ -1,11 +1,12 @@
 """The run directory: what a run remembers.
 
+manifest.json   what was run: recipe, code, versions, machine; one entry for each start
 run.json        what happened, for programs
 report.html     the same, for people
 plan.txt        what was planned
 plan.json       the same, for programs: stages, parameters, branches, groups
 scores.json     histograms of the scores that filters computed
-ledger/         what is finished and which files it made
+ledger/         the input, what is finished and which files it made: a segment for each start
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
@@ -29,12 +30,24 @@ from pathlib import Path
 from typing import Any
 
 from tamis.errors import DataError, PlanError, redacted
+from tamis.runs.manifest import read_manifest
+from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
 from tamis.stages.io.locks import Lock, acquire
-from tamis.stages.io.paths import absolute, cannot_write, is_local, join, make_directory, path_text, remove_directory
+from tamis.stages.io.paths import (
+    absolute,
+    base_name,
+    cannot_write,
+    is_local,
+    join,
+    make_directory,
+    path_text,
+    remove_directory,
+    remove_file,
+)
 from tamis.tasks import Task
-from tamis.tasks.storage import check_trusted, read_task, write_whole
+from tamis.tasks.storage import check_trusted, pickled, read_task, write_whole
 
 SCRATCH_NOTE = "scratch.txt"
 """The file that says where data between stages is kept, if elsewhere."""
@@ -45,6 +58,18 @@ class StoredOutput:
     """A task at the end of the pipeline that a worker has written to the run directory."""
 
     path: str
+
+
+def kept_output(payload: Any) -> dict[str, str]:
+    """How the record of a task at the end of the pipeline says where its data is."""
+    if isinstance(payload, StoredOutput):
+        return {"file": os.path.basename(payload.path)}
+    return {"task": base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()}
+
+
+def output_payload(entry: dict[str, Any]) -> StoredOutput | bytes:
+    """The reverse of :func:`kept_output`."""
+    return StoredOutput(entry["file"]) if "file" in entry else base64.b64decode(entry["task"])
 
 
 class RunDirectory:
@@ -62,13 +87,20 @@ class RunDirectory:
         self.ledger = os.path.join(self.path, "ledger")
 
         self.run_id = ""
+        self.replaced_run = ""  # the id of the run that is removed, to start over
+        self.manifest: dict[str, Any] = {}  # of the earlier starts of the run, if it is continued
         self._lock: Lock | None = None
 
     @classmethod
-    def create(cls, name: str, path: str | os.PathLike[str] | None = None) -> RunDirectory:
-        """Make a directory for a new run: the given one, or one below ``.tamis/runs`` named after the pipeline.
+    def create(cls, name: str, path: str | os.PathLike[str] | None = None, *, fresh: bool = False) -> RunDirectory:
+        """The directory of a run: the given one, or a new one below ``.tamis/runs`` named after the pipeline.
 
         Only one process gets it, also when several ask for it at the same moment. :meth:`release` gives it up.
+
+        Args:
+            name: The name of the pipeline.
+            path: The directory. If it holds a run already, that run is continued.
+            fresh: Whether to remove a run that the directory holds, and to start over.
         """
         text = None if path is None else path_text(path)
         if text is not None and "://" in text:
@@ -77,7 +109,7 @@ class RunDirectory:
                 f"run(scratch={redacted(text)!r})"
             )
         try:
-            return cls._made(name, text)
+            return cls._made(name, text, fresh)
         except OSError as error:
             shown = text or os.path.join(".tamis", "runs")
             if isinstance(error, FileExistsError | NotADirectoryError):
@@ -85,31 +117,57 @@ class RunDirectory:
             raise cannot_write(shown, error, "the run directory cannot be made") from error
 
     @classmethod
-    def _made(cls, name: str, path: str | None) -> RunDirectory:
+    def _made(cls, name: str, path: str | None, fresh: bool) -> RunDirectory:
         if path is None:
             path = _new_directory(os.path.join(".tamis", "runs"), name)
         directory = cls(path)
-        lock = os.path.join(directory.path, "run.lock")
-        if not os.path.exists(lock):  # else the run may still be going on, and then the lock names it
-            directory._refuse_second_run()
         os.makedirs(directory.path, exist_ok=True)
         try:
             check_trusted(directory.path)
         except DataError as e:
             raise PlanError(f"the run directory {e}") from e
-        directory._lock = acquire(lock, directory.path)
+        directory._lock = acquire(os.path.join(directory.path, "run.lock"), directory.path)
         try:
-            directory._refuse_second_run()
-            os.makedirs(directory.scratch, exist_ok=True)
+            directory._continue(fresh)
         except BaseException:
             directory.release()
             raise
-        directory.run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         return directory
 
-    def _refuse_second_run(self) -> None:
-        if any(os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")):
-            raise PlanError(f"{self.path} already holds a run. Give another run directory, or remove it first")
+    def clear(self) -> None:
+        """Remove the run that the directory holds. Files of another origin stay."""
+        self.remove_scratch()
+        os.makedirs(os.path.join(self.path, "scratch"), exist_ok=True)
+        for name in (self.ledger, self.drops, self.quarantine, self.outputs):
+            remove_directory(name)
+        for name in ("manifest.json", "run.json", "report.html", "plan.txt", "plan.json", "outputs.jsonl"):
+            remove_file(os.path.join(self.path, name))
+        for name in ("metrics.jsonl", "scores.json"):
+            remove_file(os.path.join(self.path, name))
+
+    def _continue(self, fresh: bool) -> None:
+        """Take over the identity of the run that the directory holds, if there is one."""
+        self.manifest = read_manifest(self.path)
+        if fresh:  # :meth:`clear` removes it once nothing else speaks against the new run
+            self.replaced_run, self.manifest = self.manifest.get("run", ""), {}
+        elif not self.manifest and any(
+            os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")
+        ):
+            raise PlanError(
+                f"{self.path} holds a run that cannot be continued, since it has no manifest.json. Give another run "
+                "directory, or start over with --fresh, run(fresh=True)"
+            )
+        self.run_id = self.manifest.get("run") or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        self._find_scratch()
+        if is_local(self.scratch):
+            os.makedirs(self.scratch, exist_ok=True)
+        remove_file(join(self.scratch, "stop"))  # of a start that the user stopped
+
+    def _find_scratch(self) -> None:
+        """Find data between stages that earlier starts of the run have left, also if it is kept elsewhere."""
+        elsewhere = scratch_elsewhere(self.path)
+        if elsewhere:
+            self._scratch_is_at(elsewhere)
 
     def release(self) -> None:
         """Give up the directory: the run is over. Doing it again changes nothing."""
@@ -118,13 +176,21 @@ class RunDirectory:
             self._lock = None
 
     def keep_scratch_at(self, place: str) -> None:
-        """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address."""
-        self.scratch = join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}")
+        """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address.
+
+        A run that is continued goes on with the folder it has, if that is there.
+        """
+        if self.scratch.startswith(join(absolute(place), f"{os.path.basename(self.path)}-")):
+            return
+        self._scratch_is_at(join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}"))
         make_directory(self.scratch)
         if redacted(self.scratch) == self.scratch:  # an address with a password in it is not written down
             self.write_text(SCRATCH_NOTE, self.scratch)
-        if is_local(self.scratch):
-            self.payloads = os.path.join(self.scratch, "payloads")
+
+    def _scratch_is_at(self, place: str) -> None:
+        self.scratch = place
+        if is_local(place):
+            self.payloads = os.path.join(place, "payloads")
 
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
@@ -154,6 +220,10 @@ class RunDirectory:
                     if len(rows) >= limit:
                         return rows
                     rows.append(json.loads(line))
+        for failed in quarantined_rows(self.quarantine):
+            rows += itertools.islice(failed.entries(), limit - len(rows))
+            if len(rows) >= limit:
+                break
         return rows
 
     def tasks_set_aside(self) -> Iterator[SetAsideTask]:
@@ -169,6 +239,14 @@ class RunDirectory:
             os.remove(os.path.join(self.path, SCRATCH_NOTE))
         self.keeper = None
 
+    def output_count(self) -> int:
+        """How many tasks are at the end of the pipeline."""
+        try:
+            with Path(self.path, "outputs.jsonl").open("rb") as file:
+                return sum(1 for _ in file)
+        except FileNotFoundError:
+            return 0
+
     def output_tasks(self) -> Iterator[Task[Any]]:
         """The tasks at the end of the pipeline, in the order of the input, each read when it is asked for."""
         path = os.path.join(self.path, "outputs.jsonl")
@@ -183,6 +261,16 @@ class RunDirectory:
                 yield read_task(os.path.join(self.outputs, entry["file"]))
             else:
                 yield pickle.loads(base64.b64decode(entry["task"]))
+
+
+def scratch_elsewhere(path: str) -> str:
+    """Where a run keeps data between stages, if not in its own directory; else empty."""
+    try:
+        place = Path(path, SCRATCH_NOTE).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    # Only a folder that was made for this run is ever used or removed.
+    return place if base_name(place).startswith(f"{os.path.basename(path)}-") else ""
 
 
 def _new_directory(parent: str, name: str) -> str:

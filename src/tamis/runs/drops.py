@@ -15,6 +15,7 @@ import pyarrow as pa
 from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop
 from tamis.tasks import RowNames
+from tamis.tasks.storage import temporary_beside
 
 SCHEMA = pa.schema(
     {
@@ -73,12 +74,40 @@ class DropLog:
         return bool(self._noted)
 
 
+BATCH = "batch"
+"""The column of a drop ledger of several tasks that says which of them a row belongs to, by the key of the ledger."""
+
+
+def joined_drops(drops: list[tuple[str, pa.Table]]) -> pa.Table:
+    """The drop ledgers of several tasks in one table, each with the key of its tasks."""
+    keys = _repeated([key for key, _ in drops], [table.num_rows for _, table in drops])
+    table = pa.concat_tables([table for _, table in drops], promote_options="permissive").unify_dictionaries()
+    return table.append_column(BATCH, keys)
+
+
+def keep_drops(path: str, keys: set[str]) -> bool:
+    """Leave in a drop ledger of several tasks only the rows of some of them; whether that changed it."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    if BATCH not in table.column_names:
+        return False
+    kept = table.filter(pc.is_in(table[BATCH].cast(pa.string()), value_set=pa.array(sorted(keys), pa.string())))
+    if kept.num_rows == table.num_rows:
+        return False
+    with temporary_beside(path) as temporary:
+        write_drops(kept, temporary)
+        os.replace(temporary, path)
+    return True
+
+
 def write_drops(table: pa.Table, path: str | pa.NativeFile) -> None:
     """Write drop ledgers as Parquet."""
     import pyarrow.parquet as pq
 
     # Values that rarely repeat need no dictionary, and scores and rows are not searched by range.
-    few_values = [column.name for column in SCHEMA if pa.types.is_dictionary(column.type)]
+    few_values = [column.name for column in table.schema if pa.types.is_dictionary(column.type)]
     pq.write_table(table, path, compression="zstd", use_dictionary=few_values, write_statistics=False)
 
 
@@ -97,7 +126,7 @@ def _tables(folder: str) -> Iterator[pa.Table]:
 
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if not name.startswith("."):
-            yield pq.read_table(os.path.join(folder, name)).cast(SCHEMA)
+            yield pq.read_table(os.path.join(folder, name), columns=SCHEMA.names).cast(SCHEMA)
 
 
 def _scores(scores: list[pa.Array | None], counts: list[int]) -> tuple[pa.Array, pa.Array]:

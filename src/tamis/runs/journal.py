@@ -6,11 +6,12 @@ Each task costs the driver an entry in a list. A thread of the journal commits t
 2. the drop ledgers of the tasks become one Parquet file;
 3. the records are appended to the ledger, with one ``fsync``: from here on the work counts;
 4. the files get their final names, and output tasks are listed in ``outputs.jsonl``.
+
+When a run is continued, what earlier starts have finished is not recorded again, only counted.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import os
@@ -23,12 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tamis.errors import PublishError, redacted
-from tamis.runs.directory import RunDirectory, StoredOutput
+from tamis.runs.directory import RunDirectory, kept_output
+from tamis.runs.finished_work import FinishedBatch, FinishedWork
 from tamis.runs.ledger import Ledger
 from tamis.runs.publication import publish, remove_unpublished, sync
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import base_name, is_local, write_problem
-from tamis.tasks.storage import pickled, temporary_beside
+from tamis.tasks.storage import temporary_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,11 +57,12 @@ _LOG = logging.getLogger("tamis")
 class _Commit:
     """What is made durable together."""
 
+    fed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     records: list[dict[str, Any]] = field(default_factory=list)
     published: list[Publish] = field(default_factory=list)
     syncing: list[Future[None]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
-    drops: list[pa.Table] = field(default_factory=list)
+    drops: list[tuple[str, pa.Table]] = field(default_factory=list)
     drop_rows: int = 0
 
     def __bool__(self) -> bool:
@@ -80,14 +83,20 @@ class RunJournal:
         directory: The run's directory.
         commit_s: Seconds between two commits.
         check: Called with each file before it is recorded. It raises for a file that must not become output.
+        finished: What earlier starts of the run have finished.
     """
 
     def __init__(
-        self, directory: RunDirectory, commit_s: float = COMMIT_S, check: Callable[[Publish], None] | None = None
+        self,
+        directory: RunDirectory,
+        commit_s: float = COMMIT_S,
+        check: Callable[[Publish], None] | None = None,
+        finished: FinishedWork | None = None,
     ) -> None:
         self._directory, self._commit_s, self._check = directory, commit_s, check
+        self.finished = finished or FinishedWork(directory)
         self._ledger = Ledger(directory.ledger)
-        self._output_log = Path(directory.path, "outputs.jsonl").open("a", encoding="utf-8")  # noqa: SIM115 - held open
+        self._output_log = Path(directory.path, "outputs.jsonl").open("w", encoding="utf-8")  # noqa: SIM115 - held open
         self._drop_files = 0
         self._pool: ThreadPoolExecutor | None = None
         self._thread: threading.Thread | None = None
@@ -101,26 +110,36 @@ class RunJournal:
         self.files: list[dict[str, Any]] = []
         """The first :data:`MAX_LISTED` output files."""
         self.file_count = self.file_rows = self.file_bytes = 0
+        self.tasks_before = 0
+        """Tasks that earlier starts of the run have finished."""
+        self.removed: list[str] = []
+        """Output files of earlier starts that do not belong to the run any more."""
 
     # -- what the driver calls ---------------------------------------------------------------------------------------
 
-    def record(self, stage: str, task_ids: list[str], published: list[Publish], drops: pa.Table | None = None) -> None:
+    def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
+        """Record the number that a task of a source got. It is committed with the next finished task."""
+        entry: dict[str, Any] = {"id": task_id, "number": number}
+        if files:
+            entry["files"] = files
+        with self._changed:
+            self._pending.fed.setdefault(source, []).append(entry)
+
+    def record(self, batch: FinishedBatch, published: list[Publish], drops: pa.Table | None = None) -> None:
         """Record that a stage, and those that run in the same worker, has finished some tasks.
 
         Args:
-            stage: The first stage that had the tasks.
-            task_ids: The tasks.
+            batch: The tasks, and what became of them.
             published: The files they made, under temporary names.
             drops: The rows they dropped, as :meth:`tamis.runs.drops.DropLog.table` gives them.
         """
-        if not published and drops is None:
-            return
         for item in published:
             if self._check is not None:
                 self._check(item)
             if not self._directory.keeps(item.final):
-                self._count(item)
-        record = {"stage": stage, "tasks": task_ids, "files": [_entry(item) for item in published]}
+                self._count(redacted(item.final), item.rows, item.nbytes)
+            self.finished.supersede(redacted(item.final))
+        record = batch.line([*batch.files, *map(_entry, published)])
         syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
         with self._changed:
             while self._pending.is_full and self._thread is not None and self._error is None:
@@ -130,13 +149,48 @@ class RunJournal:
             self._pending.published += published
             self._pending.syncing += syncing
             if drops is not None:
-                self._pending.drops.append(drops)
+                self._pending.drops.append((batch.key, drops))
                 self._pending.drop_rows += drops.num_rows
+            self._wake()
+
+    def recalled(self, batch: FinishedBatch) -> None:
+        """Count what an earlier start of the run has recorded."""
+        self.tasks_before += len(batch.tasks)
+        for file in batch.files:
+            if not self._directory.keeps(file["path"]):
+                self._count(file["path"], file["rows"], file["bytes"])
+
+    def forget(self, stages: Iterable[str] | None = None) -> None:
+        """Remove what earlier starts have finished and this one has no use for.
+
+        Args:
+            stages: Only what groups that begin with one of these stages have finished. Without them everything, from
+                the drop ledger too.
+        """
+        removed, files = self.finished.remove_unused(stages)
+        self.removed += [path for path in files if not self._directory.keeps(path)]
+        if stages is None and removed:
+            for path, nbytes in self.finished.clean_drops():
+                self.note({"resized": path, "bytes": nbytes})
+        if removed:
+            self.note({"removed": removed})
+            self.flush()
+
+    def finish(self, line: dict[str, Any]) -> None:
+        """Record that the run has come to its end."""
+        self.note(line)
+        self.flush()
+
+    def note(self, line: dict[str, Any]) -> None:
+        """Add a line to the ledger that is not about finished tasks. It is committed with the next ones."""
+        with self._changed:
+            self._pending.records.append(line)
             self._wake()
 
     def resized(self, finished: Publish, grown: int) -> None:
         """Note that a published file was written again, which made it larger by some bytes."""
         self.file_bytes += grown
+        self.note({"resized": redacted(finished.final), "bytes": finished.nbytes})
         for file in self.files:
             if file["path"] == redacted(finished.final):
                 file["bytes"] = finished.nbytes
@@ -144,12 +198,7 @@ class RunJournal:
     def output(self, envelope: Any) -> None:
         """Record that a task has reached the end of the pipeline."""
         self.outputs += 1
-        entry: dict[str, Any] = {"order": envelope.order}
-        payload = envelope.payload
-        if isinstance(payload, StoredOutput):
-            entry["file"] = os.path.basename(payload.path)
-        else:
-            entry["task"] = base64.b64encode(payload if isinstance(payload, bytes) else pickled(payload)).decode()
+        entry = {"order": envelope.order, **kept_output(envelope.payload)}
         with self._changed:
             self._pending.outputs.append(json.dumps(entry) + "\n")
             self._wake()
@@ -183,6 +232,7 @@ class RunJournal:
             self._pool.shutdown()
         self._ledger.close()
         self._output_log.close()
+        self.finished.close()
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None
@@ -226,8 +276,10 @@ class RunJournal:
         if commit.drops:
             drops = self._write_drops(commit.drops)
             commit.published.append(drops)
-            commit.records.append({"stage": "", "tasks": [], "files": [_entry(drops)]})
+            commit.records.append({"drops": drops.rows, "files": [_entry(drops)]})
         with _explained(self._directory.ledger, "finished work cannot be recorded"):
+            for source, tasks in commit.fed.items():
+                self._ledger.append({"fed": source, "tasks": tasks})
             for record in commit.records:
                 self._ledger.append(record)
             self._ledger.commit()
@@ -238,31 +290,29 @@ class RunJournal:
         self._output_log.writelines(commit.outputs)
         self._output_log.flush()
 
-    def _write_drops(self, tables: list[pa.Table]) -> Publish:
+    def _write_drops(self, drops: list[tuple[str, pa.Table]]) -> Publish:
         """One Parquet file for the drop ledgers of several tasks."""
-        import pyarrow as pa
-
-        from tamis.runs.drops import write_drops
+        from tamis.runs.drops import joined_drops, write_drops
 
         self._drop_files += 1
         final = os.path.join(self._directory.drops, f"{self._ledger.segment:06d}-{self._drop_files:06d}.parquet")
-        table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+        table = joined_drops(drops)
         hint = ". To run without it: run(drop_ledger=False), or tamis run --no-drop-ledger"
         with _explained(final, "the drop ledger cannot be written", hint), temporary_beside(final) as temporary:
             write_drops(table, temporary)
-            return Publish(temporary, final, 0, os.path.getsize(temporary))
+            return Publish(temporary, final, table.num_rows, os.path.getsize(temporary))
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tamis-publish")
         return self._pool
 
-    def _count(self, item: Publish) -> None:
+    def _count(self, path: str, rows: int, nbytes: int) -> None:
         self.file_count += 1
-        self.file_rows += item.rows
-        self.file_bytes += item.nbytes
+        self.file_rows += rows
+        self.file_bytes += nbytes
         if len(self.files) < MAX_LISTED:
-            self.files.append({"path": redacted(item.final), "rows": item.rows, "bytes": item.nbytes})
+            self.files.append({"path": path, "rows": rows, "bytes": nbytes})
 
 
 def _entry(item: Publish) -> dict[str, Any]:

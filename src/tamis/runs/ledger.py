@@ -1,16 +1,22 @@
 """The ledger: the one place where work becomes output.
 
-Workers write files under private names; the driver appends a record that names them, then renames. A file is output
-only if a record names it. Records are JSON lines in numbered segments, one segment per start of the driver. Segments
-are appended to and never changed, so the ledger is safe on network file systems and can be read by eye.
+Workers write files under private names; the driver adds lines that name them, commits, then renames. A file is output
+only if a committed line names it. Lines are JSON, in numbered segments, one segment per start of the driver. Segments
+are appended to and never changed, so the ledger is safe on network file systems and can be read by eye. The last line
+of each commit holds a checksum of the lines before it: what a crash cut off, or a disk damaged, is recognised.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+import xxhash
+
+_COMMIT = b'{"commit":'
 
 
 class Ledger:
@@ -24,26 +30,31 @@ class Ledger:
     ...     ledger = Ledger(folder)
     ...     ledger.append({"task": "a", "files": ["x"]})
     ...     ledger.commit()
-    ...     ledger.close()
+    ...     ledger.append({"task": "b", "files": []})
     ...     list(Ledger.read(folder))
+    ...     ledger.close()
     [{'task': 'a', 'files': ['x']}]
     """
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
-        self.segment = 1 + max((int(n[:6]) for n in _segments(directory)), default=0)
+        self.segment = 1 + max((int(n[:6]) for n in segments(directory)), default=0)
         self._file = open(os.path.join(directory, f"{self.segment:06d}.jsonl"), "xb")  # noqa: PTH123, SIM115 - held open
         self._pending: list[bytes] = []
+        self._commits = 0
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Add a record. It counts once :meth:`commit` has returned."""
-        self._pending.append(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    def append(self, line: dict[str, Any]) -> None:
+        """Add a line. It counts once :meth:`commit` has returned."""
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+        self._pending.append(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def commit(self) -> None:
-        """Write the records added so far and force them to disk, all at once."""
+        """Write the lines added so far and force them to disk, all at once."""
         if self._pending:
-            self._file.write(b"".join(self._pending))
+            self._commits += 1
+            lines = b"".join(self._pending)
             self._pending.clear()
+            self._file.write(lines + b'%b%d,"check":"%b"}\n' % (_COMMIT, self._commits, _checksum(lines)))
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -53,14 +64,46 @@ class Ledger:
         self._file.close()
 
     @staticmethod
-    def read(directory: str) -> Iterator[dict[str, Any]]:
-        """All records, oldest first. A last line that a crash cut off is left out."""
-        for name in _segments(directory):
-            with open(os.path.join(directory, name), "rb") as file:  # noqa: PTH123 - plain open is enough
-                for line in file:
-                    if line.endswith(b"\n"):
-                        yield json.loads(line)
+    def read(directory: str, damaged: Callable[[str], object] = lambda _: None) -> Iterator[dict[str, Any]]:
+        """All committed lines, oldest first.
+
+        Args:
+            directory: The directory of the segments.
+            damaged: Called with a message for each commit whose checksum is wrong. Its lines are left out. A commit
+                that a crash cut off at the end of a segment is left out without a message.
+        """
+        for name in segments(directory):
+            for _, line in committed_lines(os.path.join(directory, name), damaged):
+                yield json.loads(line)
 
 
-def _segments(directory: str) -> list[str]:
-    return sorted(n for n in os.listdir(directory) if n.endswith(".jsonl"))
+def segments(directory: str) -> list[str]:
+    """The names of the segments, oldest first."""
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    return sorted(n for n in names if n.endswith(".jsonl") and n[:6].isdecimal())
+
+
+def committed_lines(path: str, damaged: Callable[[str], object]) -> Iterator[tuple[int, bytes]]:
+    """The committed lines of one segment, each with the position of its first byte."""
+    with Path(path).open("rb") as file:
+        start, at, lines = 0, 0, []
+        for line in file:
+            if not line.endswith(b"\n"):
+                return  # a crash cut it off
+            at += len(line)
+            if not line.startswith(_COMMIT):
+                lines.append(line)
+                continue
+            if line.rpartition(b'"check":"')[2] == _checksum(b"".join(lines)) + b'"}\n':
+                for one in lines:
+                    yield start, one
+                    start += len(one)
+            else:
+                damaged(
+                    f"{path}: the bytes from {start} to {at} are damaged. The tasks recorded there are processed again"
+                )
+            start, lines = at, []
+
+
+def _checksum(lines: bytes) -> bytes:
+    return xxhash.xxh3_64_hexdigest(lines).encode()

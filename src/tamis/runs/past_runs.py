@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tamis.runs.directory import SCRATCH_NOTE
-from tamis.runs.stats import DONE, DONE_WITH_FAILURES
+from tamis.runs.directory import SCRATCH_NOTE, scratch_elsewhere
+from tamis.runs.manifest import read_manifest
+from tamis.runs.stats import DONE, DONE_WITH_FAILURES, FAILED, INTERRUPTED
 from tamis.stages.io.locks import is_running
-from tamis.stages.io.paths import base_name, directory_bytes, remove_directory
+from tamis.stages.io.paths import directory_bytes, remove_directory
 
 RUNNING: Final = "running"
 """The state of a run whose process is still there."""
@@ -61,7 +62,7 @@ class PastRun:
         return self.scratch_bytes
 
     def _remove_scratch_elsewhere(self) -> None:
-        elsewhere = _scratch_elsewhere(self.path)
+        elsewhere = scratch_elsewhere(self.path)
         if elsewhere:
             remove_directory(elsewhere)
             os.remove(os.path.join(self.path, SCRATCH_NOTE))
@@ -90,12 +91,30 @@ def find_runs(parent: str) -> list[PastRun]:
     return sorted(found, key=lambda run: (run.started, run.path))
 
 
+def unfinished_run(parent: str, pipeline: str, fingerprint: str) -> str | None:
+    """The newest run of a pipeline below a directory, if it has not come to its end and nothing has changed since.
+
+    Args:
+        parent: The directory.
+        pipeline: The name of the pipeline.
+        fingerprint: Equal for the same pipeline with the same parameters, code and addresses to read.
+    """
+    newest, found = "", None
+    for entry in os.scandir(parent) if os.path.isdir(parent) else ():
+        manifest = read_manifest(entry.path) if entry.is_dir(follow_symlinks=False) else {}
+        starts = manifest.get("starts") or []
+        if manifest.get("pipeline") == pipeline and starts and starts[-1].get("started", "") >= newest:
+            newest, found = starts[-1]["started"], entry.path if starts[-1].get("fingerprint") == fingerprint else None
+    unfinished = (KILLED, INTERRUPTED, FAILED)
+    return found if found is not None and _state(found)[0] in unfinished else None
+
+
 def _past_run(path: str) -> PastRun:
     state, started, rows = _state(path)
     sizes = list(_files(path))
     scratch = os.path.join(path, "scratch") + os.sep
     changed = max((mtime for _, _, mtime in sizes), default=os.path.getmtime(path))
-    elsewhere = _scratch_elsewhere(path)
+    elsewhere = scratch_elsewhere(path)
     away = directory_bytes(elsewhere) if elsewhere else 0
     return PastRun(
         path,
@@ -116,16 +135,6 @@ def is_run_directory(path: str) -> bool:
 def run_state(path: str) -> str:
     """The state of a run: as in its summary, or :data:`RUNNING` or :data:`KILLED`."""
     return _state(path)[0]
-
-
-def _scratch_elsewhere(path: str) -> str:
-    """Where a run keeps data between stages, if not in its own directory."""
-    try:
-        place = Path(path, SCRATCH_NOTE).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""
-    # Only a folder that was made for this run is ever removed.
-    return place if base_name(place).startswith(f"{os.path.basename(path)}-") else ""
 
 
 def _state(path: str) -> tuple[str, str, int | None]:

@@ -26,8 +26,8 @@ class RunResult:
             ``summary.tasks_set_aside``). A run that fails or is interrupted raises and has no result.
     """
 
-    def __init__(self, directory: RunDirectory, summary: RunSummary, tasks: int) -> None:
-        self._directory, self._tasks = directory, tasks
+    def __init__(self, directory: RunDirectory, summary: RunSummary) -> None:
+        self._directory, self._tasks = directory, directory.output_count()
         self.summary = summary
         self.run_dir = directory.path
         self.state = summary.state

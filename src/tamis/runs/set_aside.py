@@ -47,14 +47,20 @@ class SetAsideTask:
     data: str
     directory: str = ""
 
-    def write(self) -> None:
-        """Write the record; the data is written where it is."""
+    def encoded(self) -> bytes:
+        """The record as a line of JSON."""
         values: dict[str, Any] = asdict(self)
         del values["directory"]
         values["path"] = self.files[0] if self.files else ""
         values["problem"] = f"set aside after {self.attempts} tries: {self.message}"
+        return json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+
+    def write(self) -> list[dict[str, Any]]:
+        """Write the record beside the data; return both files as the ledger names them."""
         final = os.path.join(self.directory, self.data.removesuffix(DATA) + ".jsonl")
-        write_whole(final, json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        write_whole(final, self.encoded())
+        paths = [p for p in (final, os.path.join(self.directory, self.data)) if os.path.exists(p)]
+        return [{"path": path, "rows": 0, "bytes": os.path.getsize(path)} for path in paths]
 
     def read(self) -> Task[Any]:
         """The task itself, as it was given to :attr:`first_stage`."""

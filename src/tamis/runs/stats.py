@@ -65,6 +65,13 @@ class StageStats:
             histogram = self.scores[scored.name] = ScoreHistogram(scored.bounds, scored.inverted)
         histogram.count(scored.scores, scored.kept)
 
+    def numbers(self) -> dict[str, Any]:
+        """The counts that are not 0, for a record."""
+        counted = {name: value for name in _COUNTED if (value := getattr(self, name))}
+        if self.seconds:
+            counted["seconds"] = round(self.seconds, 6)
+        return counted
+
     @property
     def rows_dropped(self) -> int:
         """Rows dropped on purpose, over all reasons."""
@@ -72,6 +79,7 @@ class StageStats:
 
 
 _NUMBERS = [f.name for f in fields(StageStats) if f.type in ("int", "float")]
+_COUNTED = [f.name for f in fields(StageStats) if f.name not in ("name", "internal", "seconds", "scores")]
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,7 @@ class RunSummary:
         notes: Remarks on the input and the output, such as files that were left out.
         peak_memory_bytes: Highest resident memory of the driver, where it can be read.
         tamis: The version.
+        tasks_before: Tasks that earlier starts of the run had finished. Their counts are included, except in seconds.
     """
 
     pipeline: str
@@ -158,6 +167,7 @@ class RunSummary:
     notes: list[str] = field(default_factory=list)
     peak_memory_bytes: int = 0
     tamis: str = ""
+    tasks_before: int = 0
 
     @property
     def rows_set_aside(self) -> int:

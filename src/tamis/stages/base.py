@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import inspect
-import time
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tamis.errors import PlanError, did_you_mean
 from tamis.lazy import load_when_used
 from tamis.stages.emit import DROPPED, BadRows, Drop, Emit, Publish
-from tamis.stages.resources import Resources
+from tamis.stages.metrics import StageMetrics
+from tamis.stages.resources import NodeInfo, Resources, WorkerMetadata
 from tamis.tasks import TableTask, Task
 from tamis.tasks.base import digest
 
@@ -36,32 +34,13 @@ Y = TypeVar("Y", bound=Task[Any])
 Emission = Task[Any] | Emit | Drop | BadRows | Publish
 """What a stage may return or yield."""
 
+_EMITTED = (Task, Emit, Drop, BadRows, Publish)
 
-@dataclass(frozen=True)
-class NodeInfo:
-    """The machine a stage is set up on."""
-
-    node_id: str = "local"
+_METHODS = ("num_workers", "num_workers_per_node", "ray_stage_spec", "xenna_stage_spec")
+"""Settings that a stage has a method for: they are kept under another name."""
 
 
-@dataclass(frozen=True)
-class WorkerMetadata:
-    """The worker a stage is set up on.
-
-    Args:
-        worker_id: Its name.
-        scratch: A directory of the run that every worker can reach (a local path or an fsspec address).
-        gpu_ids: The GPUs given to this worker.
-        allocation: What the executor gave to the worker, in its own words.
-    """
-
-    worker_id: str = "0"
-    scratch: str = ""
-    gpu_ids: tuple[int, ...] = ()
-    allocation: Any = None
-
-
-class ProcessingStage(Generic[X, Y]):
+class ProcessingStage(StageMetrics, Generic[X, Y]):
     """One step of a pipeline: turns a task into none, one or many.
 
     Subclasses implement :meth:`process` (or :meth:`process_batch`) and declare what they need in class attributes. A
@@ -229,37 +208,6 @@ class ProcessingStage(Generic[X, Y]):
         """A fixed number of workers on each machine, or ``None`` to leave it to the executor."""
         return self._num_workers_per_node
 
-    def log_metric(self, name: str, value: float) -> None:
-        """Count something of the stage's own while it works; the run's statistics have the sum over all tasks.
-
-        >>> stage = ProcessingStage()
-        >>> stage.log_metric("cache_hits", 2)
-        >>> stage.take_metrics()
-        {'cache_hits': 2}
-        """
-        metrics = self.__dict__.setdefault("_metrics", {})
-        metrics[name] = metrics.get(name, 0) + (value if type(value) is int else float(value))
-
-    def take_metrics(self) -> dict[str, float]:
-        """What was counted since the last call."""
-        taken: dict[str, float] = self.__dict__.pop("_metrics", {})
-        return taken
-
-    def _log_metric(self, name: str, value: float) -> None:
-        self.log_metric(name, value)
-
-    def _log_metrics(self, metrics: dict[str, float]) -> None:
-        for name, value in metrics.items():
-            self.log_metric(name, value)
-
-    @contextlib.contextmanager
-    def _time_metric(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.log_metric(name, time.perf_counter() - began)
-
     def ray_stage_spec(self) -> dict[str, Any]:
         """Settings for Ray executors."""
         return dict(self._ray_stage_spec or {})
@@ -301,41 +249,20 @@ class ProcessingStage(Generic[X, Y]):
         >>> stage.resources.gpus, stage.batch_size, ProcessingStage().batch_size
         (0.25, 128, 1)
         """
-        counts = {
-            "batch_size": batch_size,
-            "batch_rows": batch_rows,
-            "batch_bytes": batch_bytes,
-            "batch_tokens": batch_tokens,
-            "max_in_flight": max_in_flight,
-            "num_workers": num_workers,
-        }
-        for given, count in counts.items():
-            if count is not None and count < 1:
-                raise ValueError(f"{given}={count}: must be at least 1")
-        for given, number in (("num_workers_per_node", num_workers_per_node), ("timeout_s", timeout_s)):
-            if number is not None and number <= 0:
-                raise ValueError(f"{given}={number}: must be more than 0")
+        arguments: dict[str, Any] = dict(locals())
+        given = {setting: value for setting, value in arguments.items() if setting != "self" and value is not None}
+        for count in ("batch_size", "batch_rows", "batch_bytes", "batch_tokens", "max_in_flight", "num_workers"):
+            if given.get(count, 1) < 1:
+                raise ValueError(f"{count}={given[count]}: must be at least 1")
+        for number in ("num_workers_per_node", "timeout_s"):
+            if given.get(number, 1) <= 0:
+                raise ValueError(f"{number}={given[number]}: must be more than 0")
+        for spec in ("ray_stage_spec", "xenna_stage_spec"):
+            if given.get(spec):
+                given[spec] = {**getattr(self, spec)(), **given[spec]}
         changed = copy.copy(self)
-        settings = {
-            "name": name,
-            "resources": resources,
-            "batch_size": batch_size,
-            "batch_rows": batch_rows,
-            "batch_bytes": batch_bytes,
-            "batch_tokens": batch_tokens,
-            "max_in_flight": max_in_flight,
-            "fuse": fuse,
-            "runtime_env": runtime_env,
-            "_num_workers": num_workers,
-            "_num_workers_per_node": num_workers_per_node,
-            "timeout_s": timeout_s,
-            "overwrite_columns": overwrite_columns,
-            "_ray_stage_spec": ray_stage_spec and {**self.ray_stage_spec(), **ray_stage_spec},
-            "_xenna_stage_spec": xenna_stage_spec and {**self.xenna_stage_spec(), **xenna_stage_spec},
-        }
-        for attribute, value in settings.items():
-            if value is not None:
-                object.__setattr__(changed, attribute, value)
+        for setting, value in given.items():
+            object.__setattr__(changed, f"_{setting}" if setting in _METHODS else setting, value)
         return changed
 
     def parameters(self) -> dict[str, Any]:
@@ -366,6 +293,12 @@ class SourceStage(ProcessingStage[X, Y]):
     input_id: str = ""
     """An id of all tasks together, equal for the same input: that of the latest complete listing, empty before it."""
 
+    def outputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], []
+
+    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
+        return None
+
     def check_input(self) -> None:
         """Raise if the input is not there. Called when the pipeline is planned."""
 
@@ -373,13 +306,22 @@ class SourceStage(ProcessingStage[X, Y]):
         """Make the tasks. ``scratch`` is the run's directory for data between stages."""
         raise NotImplementedError
 
+    def keep_groups(self, groups: Sequence[Sequence[str]]) -> None:
+        """Make tasks of the same files as an earlier start of the run, where they are all there.
+
+        Then files that were added or removed do not change the tasks of the others.
+
+        Args:
+            groups: The files of each task, in the order of the tasks.
+        """
+
     def noting_input(self, tasks: Iterable[Y]) -> Iterator[Y]:
         """Pass on the tasks, and set :attr:`input_id` when all of them were made. For use in :meth:`splits`."""
-        ids = digest()
+        count = ids = 0
         for task in tasks:
-            ids = digest(ids, task.get_deterministic_id())
+            count, ids = count + 1, ids + int(digest(task.get_deterministic_id()), 16)  # in any order
             yield task
-        self.input_id = ids
+        self.input_id = digest(count, ids)
 
     def current_input_id(self) -> str:
         """List the input as it is now, and return its id."""
@@ -401,18 +343,16 @@ class CompositeStage(ProcessingStage[X, Y]):
     def with_(self, overrides: dict[str, dict[str, Any]] | None = None, **settings: Any) -> typing.Self:  # type: ignore[override]  # settings per inner stage
         """A copy with settings changed: of the inner stages by name, or, with plain keywords, of all of them."""
         changed = copy.copy(self)
-        object.__setattr__(changed, "_overrides", {**self._overrides_so_far(), **(overrides or {})})
+        object.__setattr__(changed, "_overrides", {**getattr(self, "_overrides", {}), **(overrides or {})})
         if "name" in settings:
             object.__setattr__(changed, "name", settings.pop("name"))
         object.__setattr__(changed, "_settings", {**getattr(self, "_settings", {}), **settings})
         return changed
 
-    def _overrides_so_far(self) -> dict[str, dict[str, Any]]:
-        return getattr(self, "_overrides", {})
-
     def unfold(self) -> list[ProcessingStage[Any, Any]]:
         """The inner stages with the settings of :meth:`with_` applied."""
-        stages, overrides = self.decompose(), self._overrides_so_far()
+        stages: list[ProcessingStage[Any, Any]] = self.decompose()
+        overrides: dict[str, dict[str, Any]] = getattr(self, "_overrides", {})
         names = [s.name for s in stages]
         for wanted in overrides:
             if wanted not in names:
@@ -432,7 +372,7 @@ def emissions(result: Any) -> Iterator[Emission]:
     """Flatten what ``process`` returned: nothing, one task, or any iterable of emissions."""
     if result is None:
         return
-    if isinstance(result, Task | Emit | Drop | BadRows | Publish):
+    if isinstance(result, _EMITTED):
         yield result
         return
     if inspect.iscoroutine(result):
@@ -441,7 +381,10 @@ def emissions(result: Any) -> Iterator[Emission]:
     if not isinstance(result, Iterable) or isinstance(result, str | bytes | Mapping) or hasattr(result, "columns"):
         raise TypeError(f"process() returned {type(result).__name__}; it must return a task, several, or None")
     for item in result:
-        yield from emissions(item)
+        if isinstance(item, _EMITTED):
+            yield item
+        else:
+            yield from emissions(item)
 
 
 def is_async_function(function: Any) -> bool:

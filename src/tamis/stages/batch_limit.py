@@ -32,6 +32,8 @@ class BatchLimit:
     @classmethod
     def of(cls, stage: ProcessingStage[Any, Any]) -> BatchLimit | None:
         """The limit that a stage declares; ``None`` if each call is given one task."""
+        if stage.batch_size == 1 and stage.batch_rows is stage.batch_bytes is stage.batch_tokens is None:
+            return None
         declared: dict[str, tuple[Unit, int | None]] = {
             "batch_size": ("tasks", stage.batch_size if stage.batch_size != 1 else None),
             "batch_rows": ("rows", stage.batch_rows),

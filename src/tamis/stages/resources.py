@@ -1,8 +1,9 @@
-"""What one worker of a stage needs to run."""
+"""What one worker of a stage needs to run, and where it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tamis.errors import ResourceError
 
@@ -53,3 +54,27 @@ class Resources:
                 f"Resources(gpu_memory_gb={self.gpu_memory_gb:g}) is more than the card's {card_memory_gb:g} GB"
             )
         return self.gpu_memory_gb / card_memory_gb
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """The machine a stage is set up on."""
+
+    node_id: str = "local"
+
+
+@dataclass(frozen=True)
+class WorkerMetadata:
+    """The worker a stage is set up on.
+
+    Args:
+        worker_id: Its name.
+        scratch: A directory of the run that every worker can reach (a local path or an fsspec address).
+        gpu_ids: The GPUs given to this worker.
+        allocation: What the executor gave to the worker, in its own words.
+    """
+
+    worker_id: str = "0"
+    scratch: str = ""
+    gpu_ids: tuple[int, ...] = ()
+    allocation: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -18,7 +19,12 @@ def task_types(stage: ProcessingStage[Any, Any]) -> tuple[Any, Any]:
     declared = getattr(stage, "task_types", None)
     if declared is not None:
         return typing.cast("tuple[Any, Any]", declared)
-    for cls in type(stage).__mro__:
+    return _declared(type(stage))  # type: ignore[arg-type]  # hashable
+
+
+@functools.lru_cache(maxsize=256)
+def _declared(stage: type[ProcessingStage[Any, Any]]) -> tuple[Any, Any]:
+    for cls in stage.__mro__:
         for base in getattr(cls, "__orig_bases__", ()):
             origin, args = typing.get_origin(base), typing.get_args(base)
             if inspect.isclass(origin) and issubclass(origin, ProcessingStage) and len(args) == 2:

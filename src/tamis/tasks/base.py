@@ -177,8 +177,5 @@ def digest(*parts: object) -> str:
     >>> len(digest("x"))
     16
     """
-    h = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        h.update(str(part).encode("utf-8", "surrogatepass"))
-        h.update(b"\x1f")
-    return h.hexdigest()
+    text = "".join([f"{part!s}\x1f" for part in parts])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from tamis.tasks.base import Task, digest
 
@@ -57,6 +58,11 @@ class FileGroup(Task[list[Any]]):
         if not self.slices:
             self.slices = tuple(FileSlice(str(path)) for path in self.data)
 
+    def __copy__(self) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
     @property
     def num_items(self) -> int:
         return len(self.data)
@@ -68,6 +74,17 @@ class FileGroup(Task[list[Any]]):
     @property
     def weight(self) -> int:
         return sum(s.nbytes for s in self.slices)
+
+    def select(self, rows: Sequence[int]) -> Self:
+        """The same task with some of its files, by their numbers.
+
+        >>> FileGroup(["a", "b"]).select([1]).slices
+        (FileSlice(path='b', start=0, stop=None, size=-1, version=''),)
+        """
+        chosen = copy.copy(self)
+        chosen.data = [self.data[int(row)] for row in rows]
+        chosen.slices = tuple(self.slices[int(row)] for row in rows)
+        return chosen
 
     def validate(self) -> bool:
         return bool(self.data)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.arrays import arrow_array, numpy_array, text_array
+from tamis.arrays import arrow_array, numpy_array, one_array, text_array
 
 __all__ = ["NAME_COLUMNS", "RowNames", "missing_rows"]
 
@@ -125,6 +124,10 @@ class RowNames:
         """
         if len(pieces) == 1:
             return pieces[0]
+        positions = np.concatenate([piece.positions for piece in pieces])
+        source = pieces[0].sources
+        if len(source) == 1 and all(p.sources is source and p.codes is p.parts is None for p in pieces):
+            return cls(source, positions)
         known: dict[str, int] = {}
         codes = []
         for piece in pieces:
@@ -135,7 +138,6 @@ class RowNames:
             parts = pa.concat_arrays(
                 [pa.nulls(len(piece), pa.string()) if piece.parts is None else piece.parts for piece in pieces]
             )
-        positions = np.concatenate([piece.positions for piece in pieces])
         return cls(tuple(known), positions, np.concatenate(codes) if len(known) > 1 else None, parts)
 
     # -- as columns and as text --------------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ class RowNames:
         sources = tuple(encoded.dictionary.to_pylist()) or ("",)
         codes = numpy_array(encoded.indices.cast(pa.int32())) if len(sources) > 1 else None
         positions = _whole(table.column(POSITION))
-        parts = _one_array(table.column(PART)) if PART in table.column_names else None
+        parts = one_array(table.column(PART)) if PART in table.column_names else None
         kept = [name for name in table.column_names if name not in NAME_COLUMNS]
         return table.select(kept), cls(sources, positions, codes, parts)
 
@@ -221,10 +223,6 @@ def _empty_as_null(parts: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(parts, ""), pa.scalar(None, pa.string()), parts)
 
 
-def _one_array(column: Any) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-
-
 def _whole(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    values: NDArray[np.int64] = np.asarray(numpy_array(_one_array(column)), np.int64)
+    values: NDArray[np.int64] = np.asarray(numpy_array(one_array(column)), np.int64)
     return values

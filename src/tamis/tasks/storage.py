@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from tamis.errors import DataError
 from tamis.tasks.base import Task
@@ -21,6 +22,7 @@ from tamis.tasks.row_names import RowNames
 from tamis.tasks.table import TableTask
 
 _TASK = b"tamis.task"
+_ASSIGNED = ("task_id", "order", "_stage_perf")
 _BUFFERS = b"TAMISBUF"
 _ALIGNED = 64
 
@@ -138,6 +140,27 @@ def pickled(task: Task[Any]) -> bytes:
     known = type(task).__module__.startswith("tamis.")
     data: bytes = pickle.dumps(task) if known else cloudpickle.dumps(task)
     return data
+
+
+def content_id(task: Task[Any]) -> str:
+    """An id that follows from what a task holds; another one each time if that cannot be pickled.
+
+    >>> from tamis.tasks import DocumentBatch
+    >>> content_id(DocumentBatch({"text": ["a"]})) == content_id(DocumentBatch({"text": ["b"]}))
+    False
+    """
+    content = xxhash.xxh3_128()
+    if isinstance(task, TableTask):
+        content.update(task.data.schema.serialize())
+        for batch in task.data.combine_chunks().to_batches():
+            content.update(batch.serialize())
+    else:
+        held = {name: value for name, value in vars(task).items() if name not in _ASSIGNED}
+        try:
+            content.update(cloudpickle.dumps(held))
+        except Exception:  # noqa: BLE001 - locks, connections and the like raise whatever they like
+            return os.urandom(16).hex()
+    return str(content.hexdigest())
 
 
 def _identity(task: TableTask) -> bytes:

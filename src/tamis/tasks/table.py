@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.arrays import arrow_array, numpy_array
+from tamis.arrays import arrow_array, one_array
 from tamis.errors import MissingExtraError
 from tamis.tasks.base import Task
+from tamis.tasks.conversion import as_table, row_numbers, truth_values
 from tamis.tasks.drop import NO_REASON, Drop
 from tamis.tasks.row_names import RowNames
 from tamis.tasks.row_trace import parents_of
@@ -68,7 +69,7 @@ class TableTask(Task[pa.Table]):
     def data(self, data: Any) -> None:
         earlier = copy.copy(self) if "_table" in self.__dict__ else None
         self._set_table(as_table(data), None)
-        self._origin, self._hint = earlier, _index_of(data)
+        self._origin, self._hint = earlier, row_numbers(data)
 
     def _set_table(self, table: pa.Table, names: RowNames | None) -> None:
         self._table, self._table_bytes, self._selection, self._names = table, None, None, names
@@ -122,11 +123,7 @@ class TableTask(Task[pa.Table]):
             chosen = self._selection[chosen]
         elif len(chosen) == self._table.num_rows:
             return self
-        selected = self._like(self._table, self._names)
-        selected._table_bytes, selected._selection = self._table_bytes, chosen
-        selected._origin, selected._hint, selected._parents = self._origin, self._hint, self._parents
-        selected.dropped, selected.scored = list(self.dropped), list(self.scored)
-        return selected
+        return self.narrowed(chosen, {})
 
     def keep(self, mask: Any, reason: str = "", score: Any = None) -> Self:
         """The batch without the rows whose mask is false or null; it carries what was dropped, and why.
@@ -140,10 +137,10 @@ class TableTask(Task[pa.Table]):
         >>> batch["text"].to_pylist(), batch.dropped[0].reason, batch.dropped[0].scores.to_pylist()
         (['b c'], 'too short', [1])
         """
-        kept = _truth(mask)
+        kept = truth_values(mask)
         if len(kept) != self.num_items:
             raise ValueError(f"keep(): the mask has {len(kept)} values for {self.num_items} rows")
-        scores = None if score is None else _one_array(score)
+        scores = None if score is None else one_array(score)
         numbers = None if scores is None else numbers_of(scores)
         if kept.all() and numbers is None:
             return self
@@ -200,7 +197,7 @@ class TableTask(Task[pa.Table]):
         """The same rows with some columns added or replaced; each value has one entry per row."""
         table = self.data
         for name, values in columns.items():
-            column = values if isinstance(values, pa.Array | pa.ChunkedArray) else _one_array(values)
+            column = values if isinstance(values, pa.Array | pa.ChunkedArray) else one_array(values)
             if len(column) != table.num_rows:
                 raise ValueError(f"with_columns(): {name!r} has {len(column)} values for {table.num_rows} rows")
             at = table.column_names.index(name) if name in table.column_names else None
@@ -227,7 +224,7 @@ class TableTask(Task[pa.Table]):
         'd'
         """
         made = self._like(as_table(table), None)
-        made._origin, made._hint = self, _index_of(table)
+        made._origin, made._hint = self, row_numbers(table)
         made.dropped, made.scored = list(self.dropped), list(self.scored)
         return made
 
@@ -377,89 +374,3 @@ def _with_new_rows(names: RowNames, parents: NDArray[np.int64]) -> RowNames:
     back = np.empty(len(parents), np.int64)
     back[np.concatenate([known, fresh])] = np.arange(len(parents))
     return pieces.take(back)
-
-
-def _truth(mask: Any) -> NDArray[np.bool_]:
-    """A mask in any of the usual forms as NumPy truth values; null is false."""
-    if isinstance(mask, pa.ChunkedArray | pa.Array):
-        return numpy_array(mask.fill_null(False)).astype(np.bool_)
-    if hasattr(mask, "to_arrow"):
-        return _truth(mask.to_arrow())
-    values = np.asarray(mask)
-    if values.dtype == object:
-        return np.fromiter((bool(value) and value == value for value in values), np.bool_, len(values))
-    return values.astype(np.bool_)
-
-
-def _one_array(values: Any) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
-    if isinstance(values, np.ndarray):
-        return arrow_array(values)
-    if hasattr(values, "to_arrow"):
-        return _one_array(values.to_arrow())
-    if isinstance(values, pa.Array):
-        return values
-    return pa.array(values if isinstance(values, Sequence) or not isinstance(values, Iterable) else list(values))
-
-
-def _index_of(data: Any) -> NDArray[np.int64] | None:
-    """The index of a pandas frame from which rows were taken: it still has the numbers that they had."""
-    index = getattr(data, "index", None)
-    if index is None or callable(index):
-        return None
-    if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
-        return None  # as a new frame has it: it says nothing
-    values = np.asarray(index)
-    is_fresh = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
-    return values.astype(np.int64) if values.dtype.kind in "iu" and values.ndim == 1 and not is_fresh else None
-
-
-def as_table(data: Any) -> pa.Table:
-    """Turn what users hand in as a batch into an Arrow table."""
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return _without_views(data)
-    if isinstance(data, list) and all(isinstance(row, dict) for row in data):
-        names = dict.fromkeys(name for row in data for name in row)
-        data = {name: [row.get(name) for row in data] for name in names}
-    if isinstance(data, dict):
-        try:
-            return pa.table(data)
-        except UnicodeEncodeError as e:
-            raise ValueError(_half_character(data)) from e
-    module = type(data).__module__.partition(".")[0]
-    if module == "pandas" and hasattr(data, "columns"):
-        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
-    if module == "polars" and hasattr(data, "to_arrow"):
-        return _without_views(data.to_arrow())
-    raise TypeError(
-        f"a batch holds an Arrow table, a pandas or Polars frame, a dict of columns or a list of rows, "
-        f"not {type(data).__name__}"
-    )
-
-
-def _without_views(table: pa.Table) -> pa.Table:
-    """A table without columns of type ``string_view`` or ``binary_view``, of which Arrow can take no rows."""
-    for number, kind in enumerate(table.schema.types):
-        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind)
-        if plain is not None:
-            table = table.set_column(number, table.schema.field(number).with_type(plain), table[number].cast(plain))
-    return table
-
-
-def _half_character(columns: dict[str, Any]) -> str:
-    """Says where the text is that is not Unicode text."""
-    for name, values in columns.items():
-        for row, value in enumerate(values):
-            try:
-                str(value).encode()
-            except UnicodeEncodeError as e:
-                half = f"\\u{ord(e.object[e.start]):04x}"
-                return (
-                    f"row {row} of the column {name!r}: {half} at character {e.start} is one half of a surrogate pair "
-                    "without the other, which no UTF-8 text can hold. Remove it, or repair the text: "
-                    'text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")'
-                )
-    return "the data holds one half of a surrogate pair without the other, which no UTF-8 text can hold"

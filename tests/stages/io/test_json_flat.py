@@ -144,3 +144,22 @@ def test_rows_without_any_wanted_key_are_left_to_others() -> None:
     table, _, broken = parse_json_lines(b'{"a": 1}\n{"a": 2}\n', ["b"])
     assert table.to_pydict() == {"b": [None, None]}
     assert not broken
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_a_table_stays_as_it_is_when_the_next_block_is_parsed(size: int) -> None:
+    first, second = parse_flat(b'{"a": "%s", "n": 1}\n' % (b"x" * size)), parse_flat(b'{"a": "%s"}\n' % (b"y" * size))
+    assert first is not None
+    assert second is not None
+    assert first.to_pydict() == {"a": ["x" * size], "n": [1]}
+    assert second.to_pydict() == {"a": ["y" * size]}
+
+
+def test_keys_that_the_first_line_lacks_are_found_in_the_next() -> None:
+    table = parse_flat(b'\n{"a": 1}\n{"b": 2, "a": 3}\n')
+    assert table is not None
+    assert table.to_pydict() == {"a": [1, 3], "b": [None, 2]}
+
+
+def test_invalid_utf8_is_left_to_others_also_where_it_is_not_wanted() -> None:
+    assert parse_flat(b'{"a": 1, "b": "x"}\n{"a": 2, "b": "\xff"}\n', ["a"]) is None

@@ -261,10 +261,10 @@ def test_shallow_values_in_number_are_not_taken_for_deep_ones() -> None:
 
 @pytest.mark.slow
 def test_a_row_with_very_many_keys_is_read_in_the_order_of_its_keys() -> None:
-    row = {f"key {i}": i for i in range(100_000)}
+    row = {f"key {i}": i for i in range(30_000)}
     table = parsed(lines(json.dumps(row)))
     assert table.column_names == list(row)
-    assert table.column(99_999).to_pylist() == [row["key 99999"]]
+    assert table.column(29_999).to_pylist() == [row["key 29999"]]
 
 
 def test_rows_that_share_no_key_are_refused_before_they_fill_the_memory() -> None:

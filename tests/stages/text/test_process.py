@@ -8,7 +8,7 @@ import json
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -141,5 +141,5 @@ def _public(module: str) -> list[str]:
 
 
 def _maps_batches(cls: type) -> bool:
-    arguments = [args for base in cls.__mro__ for b in getattr(base, "__orig_bases__", ()) if (args := b.__args__)]
+    arguments = [args for base in cls.__mro__ for b in getattr(base, "__orig_bases__", ()) if (args := get_args(b))]
     return arguments[0] == (DocumentBatch, DocumentBatch)

@@ -135,6 +135,28 @@ def test_later_filter_may_read_an_earlier_score() -> None:
     assert scored.data["n10"].to_pylist() == [10, 20, 20, 30]
 
 
+def test_a_stage_that_is_set_up_does_what_it_does_by_hand() -> None:
+    measured = [
+        WordCountFilter(min_words=2),
+        NumbersFilter(max_number_to_text_ratio=0.5),
+        WordCountFilter(min_words=1, max_words=2),
+    ]
+    makers = (
+        lambda: ScoreFilter(measured),
+        lambda: ScoreFilter(measured, score_field=["n", None, "m"]),
+        lambda: ScoreFilter([measured[0], has_digit, measured[2]], invert=[False, True, False]),
+    )
+    for make in makers:
+        by_hand, ready = make(), make()
+        ready.setup()
+        for _ in range(2):
+            (drops, kept), (drops_by_hand, kept_by_hand) = run(ready), run(by_hand)
+            assert kept.data == kept_by_hand.data
+            assert [(d.reason, d.rows.tolist(), d.scores) for d in drops] == [
+                (d.reason, d.rows.tolist(), d.scores) for d in drops_by_hand
+            ]
+
+
 def test_invert_keeps_what_would_be_dropped() -> None:
     (drop,), kept = run(ScoreFilter(WordCountFilter(min_words=2), invert=True))
     assert ids(kept) == [0]

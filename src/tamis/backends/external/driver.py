@@ -20,7 +20,7 @@ from tamis.backends.bookkeeper import ALWAYS_RAISE, Bookkeeper, has_sink, stage_
 from tamis.backends.contracts import FailurePolicy
 from tamis.backends.external.operator import STOP, OperatorSpec, Parcel, Record
 from tamis.backends.outcome import Failure
-from tamis.backends.payload import Envelope, enclose, encode_payload, release_payload
+from tamis.backends.payload import GONE, Envelope, enclose, encode_payload, release_payload
 from tamis.backends.queues import OrderedBatches, source_key
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.scheduler_state import identify, numbered_barriers
@@ -116,7 +116,7 @@ class ExternalDriver:
     """
 
     def __init__(self, plan: Plan, run: Run, engine: Engine) -> None:
-        self.books = Bookkeeper(plan, run.journal, run.directory.quarantine, run.observer)
+        self.books = Bookkeeper(plan, run.journal, run.directory.quarantine, run.observer, run.failures)
         self._plan, self._run, self._engine = plan, run, engine
         self._scratch = run.directory.scratch
         self._payloads = run.directory.payloads
@@ -134,9 +134,11 @@ class ExternalDriver:
 
     def execute(self) -> bool:
         """Run to the end. Returns ``False`` if the user stopped the run before."""
+        done: list[int] = []  # groups
         for segment in segments_of(self._plan):
-            self.books.flush()  # the files that a barrier lists must have their final names
-            parcels = [*self._fed(segment), *self._batches(segment)]
+            self.books.open_barrier(done)  # the files that a barrier lists must have their final names
+            parcels = [p for p in self._fed(segment) if not self._is_finished(segment, p)]
+            parcels += [p for p in self._batches(segment) if not self._is_finished(segment, p)]
             self._listed = True
             self._check_stop()
             if parcels and not self._draining:
@@ -144,6 +146,7 @@ class ExternalDriver:
             if self._draining:
                 self.books.flush()
                 return False
+            done += [g.index for g in segment.groups]
         self.books.finish()
         return True
 
@@ -178,7 +181,8 @@ class ExternalDriver:
     def _made(self, group: Group, tasks: Iterator[Task[Any]]) -> Iterator[Parcel]:
         """Parcels of the tasks of a source, with their ids and places."""
         entry = self._plan.vertices[group.entry]
-        for number, task in enumerate(tasks):
+        for task in tasks:
+            number = self.books.number(group, task)
             identify(task, entry.name, number, group, self._barriers.get(group.index, 0))
             self.books.fed(group, task)
             targets = list(entry.edges.values()) if group.is_source else [entry.index]
@@ -208,6 +212,44 @@ class ExternalDriver:
                 queue.close(source_key(envelope.order))
             for batch in queue.batches(last=True):
                 yield Parcel(group.entry, fresh, batch)
+
+    # -- what earlier starts of the run have finished ------------------------------------------------------------------
+
+    def _is_finished(self, segment: Segment, parcel: Parcel) -> bool:
+        """Whether a parcel, and all that is made of it in this segment, is finished. Then it is counted here."""
+        inside = {g.index for g in segment.groups if not g.ordered}
+        closed = self._closed(parcel.envelopes, inside)
+        if closed is None:
+            return False
+        for group, batch in closed:
+            for envelope in self.books.recall(group, batch) or ():
+                if envelope.vertex == END:
+                    self.books.output(envelope)
+                elif not self._plan.vertices[envelope.vertex].is_source and self._target(envelope) not in inside:
+                    self._held[self._target(envelope)].append(envelope)
+        return True
+
+    def _closed(self, batch: list[Envelope], inside: set[int]) -> list[tuple[Group, list[Envelope]]] | None:
+        """A batch and those made of it in this segment, if all are finished and what leaves the segment is there."""
+        group = self._plan.groups[self._target(batch[0])]
+        made = self.books.peek(group, batch)
+        if made is None:
+            return None
+        closed = [(group, batch)]
+        for envelope in made:
+            if envelope.vertex == END or self._plan.vertices[envelope.vertex].is_source:
+                continue
+            if self._target(envelope) in inside:
+                following = self._closed([envelope], inside)
+                if following is None:
+                    return None
+                closed += following
+            elif envelope.payload is GONE:
+                return None
+        return closed
+
+    def _target(self, envelope: Envelope) -> int:
+        return self._plan.group_of[envelope.vertex]
 
     # -- a segment ---------------------------------------------------------------------------------------------------
 
@@ -293,8 +335,9 @@ class ExternalDriver:
             self._book_failure(group, record, record.outcome.failure)
         else:
             self._book_success(group, record)
-        self._open += record.passed - len(record.batch)
-        if record.passed:  # if its worker dies before the engine has all the outputs, they are made again
+        self.books.check_budget()
+        self._open += len(record.inside) - len(record.batch)
+        if record.inside:  # if its worker dies before the engine has all the outputs, they are made again
             # Only payloads in files are kept; the engine has the others.
             self._used += [e for e in record.batch if e.payload is not None]
             return
@@ -318,7 +361,7 @@ class ExternalDriver:
         return stage_error(last.batch, Failure(name, why, died=True), len(begun))
 
     def _book_success(self, group: Group, record: Record) -> None:
-        self.books.succeeded(group, record.batch, record.outcome)
+        self.books.succeeded(group, record.batch, record.outcome, record.inside)
         for envelope in record.outcome.outputs:
             if envelope.vertex == END:
                 self.books.output(envelope)

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.isolation import Isolation
 from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import Envelope, TaskFile, decode_payload, encode_payload, release_payload
 from tamis.backends.runner import GroupRunner
@@ -102,7 +103,7 @@ class Record:
         group: The group that has it.
         batch: Its tasks, without data.
         outcome: The outcome. Its outputs are those that leave the engine: the driver holds them for a later segment.
-        passed: How many outputs stayed inside the engine.
+        inside: The outputs that stayed inside the engine, without data.
         retries: How often it was tried again.
         kept: Files with the data of the tasks, if it failed and the data is kept.
         skipped: Whether it did not begin, since the user wants to stop.
@@ -114,7 +115,7 @@ class Record:
     group: int
     batch: list[Envelope]
     outcome: Outcome = field(default_factory=Outcome)
-    passed: int = 0
+    inside: list[Envelope] = field(default_factory=list)
     retries: int = 0
     kept: list[str] = field(default_factory=list)
     skipped: bool = False
@@ -190,11 +191,11 @@ class Operator:
                 record.kept = [self._saved(task) for task in tasks]
             return record, []
 
-    def _attempt(self, parcel: Parcel, tasks: list[Task[Any]]) -> Outcome:
+    def _attempt(self, parcel: Parcel, tasks: list[Task[Any]], isolation: Isolation | None) -> Outcome:
         """Try once. After ``timeout_s``, tell the driver, which ends the run: a stage cannot be ended from here."""
         limit = self._spec.timeout_s
         if limit is None:
-            return self._runner.run(tasks)
+            return self._runner.run(tasks, isolation)
 
         def report() -> None:
             words = f"it took longer than the {limit:g} s of timeout_s"
@@ -205,21 +206,25 @@ class Operator:
         timer.daemon = True
         timer.start()
         try:
-            return self._runner.run(tasks)
+            return self._runner.run(tasks, isolation)
         finally:
             timer.cancel()
 
     def _run(self, parcel: Parcel, tasks: list[Task[Any]]) -> Record:
         record = Record(self._spec.group, [_without_data(e) for e in parcel.envelopes])
+        isolation: Isolation | None = None
         while True:
             failure = self._runner.set_up()  # separately: it does not count for timeout_s
             record.in_setup = failure is not None
-            record.outcome = Outcome(failure=failure) if failure else self._attempt(parcel, tasks)
+            record.outcome = Outcome(failure=failure) if failure else self._attempt(parcel, tasks, isolation)
             failure = record.outcome.failure
             if failure is None:
                 return record
             if failure.permanent or record.retries >= self._spec.retries:
-                break
+                of_items = failure.of_items and not failure.died and not record.in_setup
+                if isolation is not None or not self._spec.keep_failed or not of_items:
+                    break
+                isolation = Isolation()
             record.retries += 1
         for envelope, task in zip(record.batch, tasks, strict=True):
             envelope.attempt = record.retries + 1
@@ -250,7 +255,8 @@ class Operator:
             for item in published:
                 remove_unpublished(item)
             raise
-        record.outcome.outputs, record.passed = outside, len(inside)
+        record.outcome.outputs = outside
+        record.inside = [replace(parcel.envelopes[0], payload=None) for parcel in inside]
         return inside
 
     def _for_driver(self, envelope: Envelope) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tamis.backends.async_calls import WorkerLoop
 from tamis.backends.group_spec import GroupSpec, RunPaths
+from tamis.backends.isolation import Isolation
 from tamis.backends.payload import Envelope, decode_payload
 from tamis.backends.runner import GroupRunner
 from tamis.backends.running_stage import Marker
@@ -119,12 +120,15 @@ class InlineSubstrate:
         tasks = [decode_payload(e.payload) for e in envelopes]
         if not runner.is_async:
             with self._run.stop.interruptible(self._run.observer.message):
-                self._events.append(Done(ticket, runner.run(tasks)))
+                self._events.append(Done(ticket, runner.run(tasks, envelopes[0].isolation)))
             return
-        self._awaited.add(self._runners.loop.loop.create_task(self._await(ticket, runner, tasks)))
+        awaited = self._await(ticket, runner, tasks, envelopes[0].isolation)
+        self._awaited.add(self._runners.loop.loop.create_task(awaited))
 
-    async def _await(self, ticket: int, runner: GroupRunner, tasks: list[Task[Any]]) -> None:
-        outcome = await runner.run_async(tasks)
+    async def _await(
+        self, ticket: int, runner: GroupRunner, tasks: list[Task[Any]], isolation: Isolation | None
+    ) -> None:
+        outcome = await runner.run_async(tasks, isolation)
         self._events.append(Done(ticket, outcome))  # :meth:`poll` may have put another list there meanwhile
 
     def poll(self, timeout_s: float) -> list[Event]:

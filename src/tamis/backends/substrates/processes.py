@@ -11,13 +11,11 @@ import functools
 import importlib.util
 import os
 import pickle
-import struct
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import cloudpickle
 
@@ -25,12 +23,11 @@ import tamis
 from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import encode_payload
+from tamis.backends.pipes import receive, send
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import Done, SetupFailed, WorkerDied, WorkerReady, WorkerStopped
 from tamis.backends.substrates.threads import Assignment, Inbox, ThreadSubstrate
 from tamis.errors import PlanError
-
-_LENGTH = struct.Struct("<Q")
 
 GOODBYE = b"goodbye"
 """The last message to a worker: tear down the stages and end. A pipe that closes without it means a dead driver."""
@@ -40,23 +37,6 @@ SET_UP = -1
 
 CANNOT_LOAD = -2
 """Stands for a ticket where a worker says that it cannot load its stages, and why."""
-
-
-def send(pipe: IO[bytes], message: bytes) -> None:
-    """Write one message to a pipe."""
-    pipe.write(_LENGTH.pack(len(message)))
-    pipe.write(message)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> bytes | None:
-    """Read one message from a pipe; ``None`` when the other side is gone."""
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    message = pipe.read(length)
-    return message if len(message) == length else None
 
 
 @dataclass
@@ -170,13 +150,13 @@ class ProcessSubstrate(ThreadSubstrate):
         if ticket == SET_UP:
             assert state.process.stdin is not None
             set_up.add(group)
-            send(state.process.stdin, pickle.dumps((SET_UP, group, None)))
+            send(state.process.stdin, pickle.dumps((SET_UP, group, None, None)))
             return
         try:
             for envelope in envelopes:
                 # Encoded in place, so that it is freed with the envelope and is there for another try.
                 envelope.payload = encode_payload(envelope.payload, self._payloads, envelope.nbytes)
-            message = pickle.dumps((ticket, group, [e.payload for e in envelopes]))
+            message = pickle.dumps((ticket, group, [e.payload for e in envelopes], envelopes[0].isolation))
         except Exception as error:  # noqa: BLE001 - pickling and Arrow raise many kinds
             failure = cannot_travel(spec.names[spec.entry], error)
             self._events.put(Done(ticket, Outcome(failure=failure)))
@@ -185,7 +165,7 @@ class ProcessSubstrate(ThreadSubstrate):
         assert stdin is not None
         if group not in set_up and any(s.timeout_s for s in spec.stages.values()):
             set_up.add(group)
-            send(stdin, pickle.dumps((SET_UP, group, None)))  # before the clock of the time limit runs
+            send(stdin, pickle.dumps((SET_UP, group, None, None)))  # before the clock of the time limit runs
         state.sent[ticket] = None
         send(stdin, message)
 
@@ -295,4 +275,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-__all__ = ["CANNOT_LOAD", "GOODBYE", "SET_UP", "ProcessSubstrate", "receive", "send"]
+__all__ = ["CANNOT_LOAD", "GOODBYE", "SET_UP", "ProcessSubstrate"]

@@ -240,7 +240,7 @@ class RaySubstrate:
                 spec = self._specs[group]
                 self._events.put(Done(ticket, Outcome(failure=cannot_travel(spec.names[spec.entry], error))))
                 continue
-            content.append((group, places))
+            content.append((group, places, envelopes[0].isolation))
             call.tickets.append(ticket)
             call.groups.append(group)
             call.payloads.append([e.payload for e in envelopes])

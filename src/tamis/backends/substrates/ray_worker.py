@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tamis.backends.group_spec import RunPaths
+    from tamis.backends.isolation import Isolation
     from tamis.backends.outcome import Failure, Outcome
 
 # Imported where they are used: the environment must be set first, and an actor is up sooner.
@@ -100,7 +101,7 @@ class RayWorker:
 
         Returns the outcomes, in which payloads are replaced by where they are, then the objects.
         """
-        assignments = [(g, [_resolve(p, objects) for p in payloads]) for g, payloads in pickle.loads(bundle)]
+        assignments = [(g, [_resolve(p, objects) for p in payloads], how) for g, payloads, how in pickle.loads(bundle)]
         return self._stage_thread.submit(_within_stage, self._run, assignments, slots).result()
 
     def stop(self) -> None:
@@ -141,8 +142,8 @@ class RayWorker:
                 return _travelling(failure), False, 0.0
         return None, False, time.perf_counter() - began
 
-    def _run(self, assignments: list[tuple[int, list[Any]]], slots: int) -> Any:
-        return _answer([self._placement.runner(group).run(tasks) for group, tasks in assignments], slots)
+    def _run(self, assignments: list[tuple[int, list[Any], Isolation | None]], slots: int) -> Any:
+        return _answer([self._placement.runner(group).run(tasks, how) for group, tasks, how in assignments], slots)
 
     def _stop(self) -> None:
         self._stopped = True
@@ -177,8 +178,8 @@ class AsyncRayWorker(RayWorker):
 
     async def run(self, bundle: bytes, slots: int, *objects: Any) -> Any:  # type: ignore[override]  # Ray awaits it
         outcomes = [
-            await self._placement.runner(group).run_async([_resolve(p, objects) for p in payloads])
-            for group, payloads in pickle.loads(bundle)
+            await self._placement.runner(group).run_async([_resolve(p, objects) for p in payloads], how)
+            for group, payloads, how in pickle.loads(bundle)
         ]
         return _answer(outcomes, slots)
 

@@ -121,10 +121,11 @@ class ThreadSubstrate:
             try:
                 runner, tasks = placement.runner(group), [decode_payload(e.payload) for e in envelopes]
                 if runner.is_async:
-                    placement.loop.begin(runner.run_async(tasks), functools.partial(self._on_awaited, worker, ticket))
+                    awaited = runner.run_async(tasks, envelopes[0].isolation)
+                    placement.loop.begin(awaited, functools.partial(self._on_awaited, worker, ticket))
                 else:
                     began = time.thread_time()
-                    outcome = runner.run(tasks)
+                    outcome = runner.run(tasks, envelopes[0].isolation)
                     state.cpu_s += time.thread_time() - began
                     state.finished += 1
                     self._events.put(Done(ticket, outcome))

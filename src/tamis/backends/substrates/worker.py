@@ -6,7 +6,6 @@ writes the last outcome.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import queue
@@ -18,22 +17,23 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import IO, Any
 
+from tamis.backends.isolation import Isolation
 from tamis.backends.outcome import Outcome, cannot_travel
 from tamis.backends.payload import decode_payload, encode_payload
+from tamis.backends.pipes import die_with_parent, receive, send
 from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.inline import WorkerRunners
-from tamis.backends.substrates.processes import CANNOT_LOAD, GOODBYE, SET_UP, receive, send
+from tamis.backends.substrates.processes import CANNOT_LOAD, GOODBYE, SET_UP
 from tamis.tasks import Task
 
-_PR_SET_PDEATHSIG = 1
-
-Fetched = tuple[int, int, list[Task[Any]] | Exception | None]
-"""An assignment: its ticket, its group, and its tasks (or why they cannot be read, or ``None`` to set up only)."""
+Fetched = tuple[int, int, list[Task[Any]] | Exception | None, Isolation | None]
+"""An assignment: its ticket, its group, its tasks (or why they cannot be read, or ``None`` to set up only), and
+whether to find items that fail."""
 
 
 def main() -> None:
     """Work until the driver says goodbye. If the driver is gone without a word, end at once."""
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the driver decides
     # The pipes are kept apart from what stages, and programs they start, read and print.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -63,7 +63,12 @@ def main() -> None:
 
 
 def _work(
-    runners: WorkerRunners, outbox: Outbox, ticket: int, group: int, tasks: list[Task[Any]] | Exception | None
+    runners: WorkerRunners,
+    outbox: Outbox,
+    ticket: int,
+    group: int,
+    tasks: list[Task[Any]] | Exception | None,
+    isolation: Isolation | None,
 ) -> None:
     runner = runners.runner(group)
     if tasks is None:  # a failure is reported when there is a task
@@ -78,10 +83,10 @@ def _work(
             if not future.cancelled():
                 outbox.put(ticket, group, future.result(), waits=False)
 
-        runners.loop.begin(runner.run_async(tasks), done)
+        runners.loop.begin(runner.run_async(tasks, isolation), done)
     else:
         outbox.note(ticket)
-        outbox.put(ticket, group, runner.run(tasks))
+        outbox.put(ticket, group, runner.run(tasks, isolation))
 
 
 def _fetch(requests: IO[bytes], inbox: queue.Queue[Fetched | None]) -> None:
@@ -92,22 +97,16 @@ def _fetch(requests: IO[bytes], inbox: queue.Queue[Fetched | None]) -> None:
     while (message := receive(requests)) != GOODBYE:
         if message is None:
             os._exit(1)  # the driver was killed: its pipe is closed
-        ticket, group, payloads = pickle.loads(message)
+        ticket, group, payloads, isolation = pickle.loads(message)
         tasks: list[Task[Any]] | Exception | None = None
         if payloads is not None:
             try:
                 tasks = [decode_payload(p) for p in payloads]
             except Exception as error:  # noqa: BLE001 - a task that cannot be read is reported as any other failure
                 tasks = error
-        inbox.put((ticket, group, tasks))
+        inbox.put((ticket, group, tasks, isolation))
         del tasks
     inbox.put(None)
-
-
-def _die_with_parent() -> None:
-    """On Linux the kernel ends this process with the driver, even if a stage keeps all threads from running."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Outbox:

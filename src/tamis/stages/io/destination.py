@@ -130,13 +130,10 @@ class Destination:
 
     def name_for(self, task: Task[Any], run: str = "") -> str:
         """The name of the file for a task: a function of its place and source, and of the run where that is given."""
-        sources = task._metadata.get("source_files") or [""]
-        values = {
-            "order": format_order(task.order),
-            "task_id": task.task_id,
-            "dataset": task.dataset_name or "data",
-            "source": base_name(str(sources[0])).partition(".")[0] or "data",
-        }
+        values = {"order": format_order(task.order), "task_id": task.task_id, "dataset": task.dataset_name or "data"}
+        if "{source" in self.filename:
+            sources = task._metadata.get("source_files") or [""]
+            values["source"] = base_name(str(sources[0])).partition(".")[0] or "data"
         if run:
             unique = "order" if "{order}" in self.filename else "task_id"
             values[unique] = f"{run}-{values[unique]}"

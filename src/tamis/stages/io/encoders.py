@@ -30,6 +30,8 @@ _HIGHEST = {"gz": 9, "zst": 22}
 
 _COPY_BYTES = 2**20
 
+_BYTES = frozenset(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary(1), pa.binary_view()))
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -158,12 +160,9 @@ def _json_frame(table: pa.Table) -> Any:
 
 
 def _has_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+    if kind.id in _BYTES:
         return True
-    if types.is_binary_view(kind):
-        return True
-    return types.is_nested(kind) and any(_has_bytes(kind.field(i).type) for i in range(kind.num_fields))
+    return pa.types.is_nested(kind) and any(_has_bytes(kind.field(i).type) for i in range(kind.num_fields))
 
 
 @dataclass(frozen=True)

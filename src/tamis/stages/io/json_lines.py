@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tamis.errors import DataError
 from tamis.kernels.lines import line_starts
 from tamis.stages.io.json_census import MOST_LEVELS, Census
-from tamis.stages.io.json_flat import parse_flat
+from tamis.stages.io.json_flat import first_lines, parse_flat
 
 __all__ = ["BrokenLine", "ParsedLines", "parse_json_lines"]
 
@@ -130,7 +130,7 @@ def _parse_chosen(data: bytes, fields: Sequence[str], errors: tuple[type[BaseExc
     if census is None or census.lone_surrogates or census.different_keys * _GUESS_ROWS > _most_values(data):
         return None
     try:
-        guess = pl.read_ndjson(_first_lines(data, _GUESS_ROWS)).schema
+        guess = pl.read_ndjson(first_lines(data, _GUESS_ROWS)).schema
         if not all(f in guess and not guess[f].is_nested() for f in fields):
             return None
         table = _as_arrow(pl.read_ndjson(data, schema={f: guess[f] for f in fields}))
@@ -150,15 +150,6 @@ def _in_order(data: bytes, names: list[str]) -> list[str]:
         start = stop
     known = set(names)
     return [*(name for name in found if name in known), *(name for name in names if name not in found)]
-
-
-def _first_lines(data: bytes, count: int) -> bytes:
-    stop = 0
-    for _ in range(count):
-        stop = data.find(b"\n", stop) + 1
-        if not stop:
-            return data
-    return data[:stop]
 
 
 def _as_arrow(frame: Any) -> pa.Table:

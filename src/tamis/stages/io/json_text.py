@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,7 @@ _LINES_BYTES = 2**20
 """Lines are made in pieces of this size, which the processor's cache has room for."""
 
 
-@dataclass(frozen=True)
-class _Values:
+class _Values(NamedTuple):
     """What each row says: texts of one column, or anything else as JSON.
 
     Args:
@@ -46,8 +46,7 @@ class _Values:
         """Texts, or what Arrow writes as JSON does."""
         texts = TextBuffers.of(array)
         valid = numpy_array(array.is_valid()).view(np.uint8) if array.null_count else None
-        head = f"{json.dumps(name, ensure_ascii=False)}:".encode()
-        return cls(head, texts.data, texts.offsets[:-1], texts.offsets[1:], valid, _is_text(array.type))
+        return cls(_head(name), texts.data, texts.offsets[:-1], texts.offsets[1:], valid, array.type.id in _TEXTS)
 
     @classmethod
     def of_lines(cls, lines: memoryview) -> _Values:
@@ -57,27 +56,28 @@ class _Values:
         return cls(b"", data, np.concatenate([[0], newlines[:-1] + 1]) + len("{"), newlines - len("}"))
 
 
-_WRITTEN_HERE = (
-    *(pa.types.is_string, pa.types.is_large_string),
-    *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_null),
-)
+_TEXTS = frozenset({pa.string().id, pa.large_string().id})
+_OTHERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "null")
+_WRITTEN_HERE = _TEXTS | {pa.type_for_alias(name).id for name in _OTHERS}
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+@functools.lru_cache(maxsize=256)
+def _head(name: str) -> bytes:
+    """What comes before the value of a key."""
+    return f"{json.dumps(name, ensure_ascii=False)}:".encode()
 
 
 def _values(batch: pa.RecordBatch, as_json: Callable[[pa.Table], memoryview]) -> Iterator[_Values]:
     """What there is to write, in order. Columns side by side that need another writer are given to it together."""
     others: list[int] = []
-    for number, field in enumerate(batch.schema):
-        if not any(is_it(field.type) for is_it in _WRITTEN_HERE):
+    for number, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+        if column.type.id not in _WRITTEN_HERE:
             others.append(number)
             continue
         if others:
             yield _Values.of_lines(as_json(pa.Table.from_batches([batch.select(others)])))
             others = []
-        yield _Values.of_column(field.name, batch.column(number))
+        yield _Values.of_column(name, column)
     if others:
         yield _Values.of_lines(as_json(pa.Table.from_batches([batch.select(others)])))
 
@@ -100,7 +100,10 @@ def write_rows(table: pa.Table, sink: BinaryIO, as_json: Callable[[pa.Table], me
         following = np.zeros(1, np.int64)
         arguments = (
             *(batch.num_rows, len(values), np.frombuffer(b"".join(heads), np.uint8)),
-            *(np.cumsum([len(head) for head in heads]), np.array([some.are_texts for some in values], np.uint8)),
+            *(
+                np.array(list(itertools.accumulate(map(len, heads))), np.int64),
+                np.array([some.are_texts for some in values], np.uint8),
+            ),
             *([some.data for some in values], [some.begins for some in values], [some.ends for some in values]),
             *([some.valid for some in values], np.array([len(some.data) for some in values], np.int64), scratch),
         )

@@ -19,7 +19,7 @@ from tamis.stages.io.byte_streams import head
 from tamis.stages.io.json_lines import BrokenLine, ParsedLines, parse_json_lines
 from tamis.stages.io.positions import names_in_block
 from tamis.stages.io.readers import Reader, ReaderStage
-from tamis.tasks import FileSlice
+from tamis.tasks import FileSlice, RowNames
 
 __all__ = ["JsonlReader", "JsonlReaderStage"]
 
@@ -43,14 +43,14 @@ class JsonlReaderStage(ReaderStage):
 
     types: dict[str, str] = field(default_factory=dict)
 
-    def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | BadRows]:
+    def tables(self, slices: Sequence[FileSlice]) -> Iterator[tuple[pa.Table, RowNames] | BadRows]:
         types = parse_types(self.name, self.types)
         for block in line_blocks(slices, self.block_bytes, self.storage_options, self.on_error, self.max_row_bytes):
             if isinstance(block, BadRows):
                 yield block
                 continue
             table, starts, broken = self.parse_block(block, types)
-            yield names_in_block(block, starts).added_to(table)
+            yield table, names_in_block(block, starts)
             if broken:
                 yield BadRows(tuple(self._bad_row(block, line) for line in broken))
 

@@ -102,35 +102,40 @@ class OutputDirectory:
         self._earlier: list[WriterRun] = []
         self._schemas = [SchemaLog() for _ in sinks]
         self._replaces = False
+        self.continues = False
+        """Whether it holds what earlier starts of this run have written."""
 
-    def claim(self, run: WriterRun, input_id: Callable[[], str]) -> None:
-        """Take the lock, apply the mode and set the marker. An error if the directory cannot be used.
-
-        Args:
-            run: This run.
-            input_id: Tells what the run's input is; only called if the directory holds output of the same pipeline.
-        """
+    def lock(self, run: WriterRun) -> None:
+        """Take the lock. An error if another run has it."""
         if self.mode == "overwrite":
             self._refuse_home()
         make_directory(self.path, self._destination.storage_options)
         self._lock = acquire(join(self.path, LOCK), run.run_dir, self._destination.storage_options)
-        try:
-            self._prepare(run, input_id)
-        except BaseException:
-            self.release()
-            raise
 
-    def _prepare(self, run: WriterRun, input_id: Callable[[], str]) -> None:
-        """Apply the mode and set the marker."""
+    def prepare(self, run: WriterRun, input_id: Callable[[], str], replaced: str = "") -> None:
+        """Apply the mode and set the marker. An error if the directory cannot be used.
+
+        Args:
+            run: This run.
+            input_id: Tells what the run's input is; only called if the directory holds output of the same pipeline.
+            replaced: The id of a run that this one takes the place of: its output is replaced.
+        """
         self._refuse_directories()
         found = self._read_marker()
-        if self.mode == "error":
+        ours = [earlier.run == run.run for earlier in found]
+        self.continues = any(ours) if self.mode == "append" else any(ours[-1:])
+        if self.continues:
+            run = replace(run, beside=found[ours.index(True)].beside)
+            found = [earlier for earlier in found if earlier.run != run.run]
+        elif self.mode == "error" and replaced and len(found) == 1 and found[0].run == replaced:
+            self._replaces = not found[0].beside
+        elif self.mode == "error":
             self._refuse_foreign(run, found, input_id)
         elif self.mode == "overwrite":
             self._clear()
         beside = self.mode in ("append", "ignore") and not found and self._first_files() != []
         self._earlier = found[-_KEPT_RUNS:] if self.mode in ("append", "ignore") else []
-        self._run = replace(run, beside=beside)
+        self._run = run if self.continues else replace(run, beside=beside)
         self._remove_temporaries("")
         self._write_marker(self._run)
         for sink in self._sinks:
@@ -153,7 +158,7 @@ class OutputDirectory:
         """
         for sink, schemas in zip(self._sinks, self._schemas, strict=True):
             appends = self.mode == "append" and bool(self._earlier)
-            if isinstance(sink.encoder, ParquetEncoder) and (schemas.differ or appends):
+            if isinstance(sink.encoder, ParquetEncoder) and (schemas.differ or appends or self.continues):
                 own = re.compile(sink.destination.own_names())
                 names = self._own_files() if appends else map(self._relative, published())
                 yield from self._rewritten(sink, sink.encoder, sorted({n for n in names if own.fullmatch(n)}))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tamis.errors import PlanError
+from tamis.errors import PlanError, redacted
 from tamis.sizes import byte_size
 from tamis.stages.base import SourceStage
 from tamis.stages.io.arguments import path_list
@@ -69,6 +69,7 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     def __post_init__(self) -> None:
         self.file_paths = path_list(type(self).__name__, "file_paths", self.file_paths)
         self._left_out: Counter[str] = Counter()
+        self._groups: Sequence[Sequence[str]] = ()
         if self.files_per_partition is not None and self.blocksize is not None:
             raise PlanError(
                 f"files_per_partition={self.files_per_partition} and blocksize={self.blocksize!r}: set only one of them"
@@ -81,12 +82,6 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
             raise PlanError("file_paths is empty: name a file, a directory or a pattern")
         self.block_bytes = byte_size(self.blocksize) if self.blocksize is not None else DEFAULT_BLOCK_BYTES
 
-    def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], []
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return None
-
     def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "file_paths": self._addresses()}
 
@@ -96,10 +91,25 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """Make the tasks, one at a time, while the listing goes on."""
         listing = self._listing()
-        files = listing.files()
+        known, files = self._known(listing.files())
         groups = self._by_count(files) if self.files_per_partition else self._by_size(files)
-        yield from self.noting_input(map(_task, itertools.islice(groups, self.limit)))
+        yield from self.noting_input(map(_task, itertools.islice(itertools.chain(known, groups), self.limit)))
         self._left_out = listing.left_out
+
+    def keep_groups(self, groups: Sequence[Sequence[str]]) -> None:
+        self._groups = groups
+
+    def _known(self, files: Iterator[FileSlice]) -> tuple[list[list[FileSlice]], Iterator[FileSlice]]:
+        """Groups of an earlier start of the run whose files are all there, and the files that are in none of them."""
+        if not self._groups:
+            return [], files
+        present = {redacted(file.path): file for file in files}
+        known = []
+        for paths in self._groups:
+            group = [present[path] for path in paths if path in present]
+            if len(group) == len(paths) and not any(self._is_cut(file) for file in group):
+                known.append([present.pop(path) for path in paths])
+        return known, iter(present.values())
 
     def files(self) -> Iterator[FileSlice]:
         """The files themselves, in order."""
@@ -121,6 +131,11 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
         given = [self.file_paths] if isinstance(self.file_paths, str | os.PathLike) else self.file_paths
         return tuple(absolute(path) for path in given)
 
+    def _is_cut(self, file: FileSlice) -> bool:
+        """Whether a file is cut into ranges, each of which is a task."""
+        large = self.files_per_partition is None and file.size > self.block_bytes
+        return large and self.splittable and self._can_be_cut(file)
+
     def _by_count(self, files: Iterator[FileSlice]) -> Iterator[list[FileSlice]]:
         while group := list(itertools.islice(files, self.files_per_partition)):
             yield group
@@ -133,7 +148,7 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
             if group and held + weight > self.block_bytes:
                 yield group
                 group, held = [], 0
-            if file.size > self.block_bytes and self.splittable and self._can_be_cut(file):
+            if self._is_cut(file):
                 yield from ([piece] for piece in _cut(file, self.block_bytes))
                 continue
             group.append(file)

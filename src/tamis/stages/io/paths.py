@@ -10,7 +10,6 @@ import re
 import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tamis.errors import DataError, MissingExtraError, PlanError, StorageError, TamisError, redacted
@@ -67,6 +66,7 @@ def is_local(path: str) -> bool:
 def path_text(path: str | os.PathLike[str]) -> str:
     """A path as text, as it was given.
 
+    >>> from pathlib import Path
     >>> path_text(Path("data/a")), path_text("s3://bucket/a")
     ('data/a', 's3://bucket/a')
     """
@@ -171,7 +171,8 @@ def make_directory(path: str, storage_options: dict[str, Any] | None = None) -> 
     """Make a directory and its parents; nothing to do on an object store."""
     if is_local(path):
         try:
-            os.makedirs(path, exist_ok=True)
+            if not os.path.isdir(path):
+                os.makedirs(path, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as e:
             raise PlanError(f"{path}: output needs a directory, and {e.filename} is a file. Choose another path") from e
         except OSError as e:
@@ -214,7 +215,7 @@ def open_read(path: str, storage_options: dict[str, Any] | None = None) -> Binar
 def open_write(path: str, storage_options: dict[str, Any] | None = None) -> BinaryIO:
     """Open a file to write bytes."""
     if is_local(path):
-        return Path(path).open("wb")
+        return io.BufferedWriter(io.FileIO(path, "wb"))
     fs, inner = filesystem(path, storage_options)
     return cast("BinaryIO", fs.open(inner, "wb"))
 

@@ -69,8 +69,10 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
         for found in self.tables(task.slices):
             if isinstance(found, BadRows):
                 yield found
-            elif found.num_rows:
-                table, names = RowNames.taken_from(found)
+            elif isinstance(found, tuple) or found.num_rows:
+                table, names = found if isinstance(found, tuple) else RowNames.taken_from(found)
+                if not len(table):
+                    continue
                 if names is None:  # a reader that does not say where its rows are: they are numbered
                     source, start = redacted(task.slices[0].path), task.slices[0].start
                     names = RowNames((source if not start else f"{source}@{start}",), count + np.arange(len(table)))
@@ -78,10 +80,11 @@ class ReaderStage(ProcessingStage[FileGroup, DocumentBatch]):
                 metadata = {**task._metadata, "source_files": task.data}
                 yield DocumentBatch(table, dataset_name=task.dataset_name, _metadata=metadata).named(names)
 
-    def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | BadRows]:
+    def tables(self, slices: Sequence[FileSlice]) -> Iterator[pa.Table | tuple[pa.Table, RowNames] | BadRows]:
         """The rows of some files, in blocks, and what could not be read.
 
-        Each table has the names of its rows in columns of their own (:meth:`tamis.tasks.RowNames.added_to`).
+        Each table comes with the names of its rows, or has them in columns of their own
+        (:meth:`tamis.tasks.RowNames.added_to`).
         """
         raise NotImplementedError
 

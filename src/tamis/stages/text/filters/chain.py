@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.arrays import arrow_array, numpy_array
+from tamis.arrays import arrow_array, numpy_array, one_array
 from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
@@ -22,7 +22,7 @@ from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
 from tamis.tasks.scored import Scored, numbers_of
 
-__all__ = ["FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step", "run_steps"]
+__all__ = ["Chain", "FilterOrFunction", "KeepStep", "Rows", "ScoreKeepStep", "ScoreStep", "Step"]
 
 FilterOrFunction: TypeAlias = DocumentFilter | Callable[[Any], Any]
 
@@ -75,7 +75,15 @@ class Rows:
         """Leave out the rows that are not to be kept, given the scores of those."""
         if kept.all():
             return
-        self.dropped.append(Drop(self.batch, self._numbers[~kept], reason, scores, self.member))
+        self.drop(~kept, reason, scores)
+        self.narrow(kept)
+
+    def drop(self, dropped: NDArray[Any], reason: str, scores: pa.Array) -> None:
+        """Note that some of the rows that are left are dropped. They are left out by :meth:`narrow`."""
+        self.dropped.append(Drop(self.batch, self._numbers[dropped], reason, scores, self.member))
+
+    def narrow(self, kept: NDArray[np.bool_]) -> None:
+        """Leave out the rows that are not to be kept."""
         self.left, self._numbers = self.left[kept], self._numbers[kept]
 
     def result(self) -> DocumentBatch:
@@ -161,7 +169,7 @@ class Step:
     def _score(self, rows: Rows) -> Scores:
         column, operation = rows.column(self.reads), self.operation
         if isinstance(operation, DocumentFilter) and operation.scores_columns:
-            return Scores(_one_array(operation.score_column(text_values(column, self.reads, rows.stage))))
+            return Scores(one_array(operation.score_column(text_values(column, self.reads, rows.stage))))
         score = operation.score_document if isinstance(operation, DocumentFilter) else operation
         if holds_text(column.type) or pa.types.is_null(column.type):  # a batch may hold nothing but nulls
             column = pc.fill_null(text_values(column, self.reads, rows.stage), "")
@@ -241,59 +249,81 @@ class KeepStep(Step):
         return isinstance(self.operation, DocumentFilter) and self.operation.keeps_columns
 
     def run(self, rows: Rows) -> None:
-        scores = _one_array(rows.column(self.reads))
+        scores = one_array(rows.column(self.reads))
         decide = bool if isinstance(self.operation, DocumentFilter) else self.operation
         kept = self._keep(Scores(scores), decide)
         self.note(rows, numbers_of(scores), kept)
         self._drop(rows, kept, scores)
 
 
-def run_steps(rows: Rows, steps: Sequence[tuple[int, Step]]) -> None:
-    """Run steps one after the other; those that the kernel knows, in one pass over the texts with their neighbours."""
-    criteria = [step.criterion for _, step in steps]
-    measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
-    for place, (member, step) in enumerate(steps):
-        rows.member = member
-        if not len(rows.left):
-            return
-        if criteria[place] is None:
-            step.run(rows)
-            continue
-        if place not in measured_by:
-            together = _measured_together(steps, criteria, place)
-            found = measure(rows.texts(step.reads), list(together.values()), rows.left)
-            measured_by.update({other: (found, number) for number, other in enumerate(together)})
-        measured, number = measured_by[place]
-        kept = measured.kept_by(number, rows.left)
-        step.note(rows, measured.raw_scores_of(number, rows.left), kept)
+class Chain:
+    """Steps that run one after the other. Those that the kernel knows run in one pass over the texts.
+
+    Args:
+        steps: The steps, each with the position of its stage, where several run as one.
+    """
+
+    def __init__(self, steps: Sequence[tuple[int, Step]]) -> None:
+        self._steps = steps
+        self._criteria = [step.criterion for _, step in steps]
+
+    def run(self, rows: Rows) -> None:
+        """Apply the steps to rows."""
+        place = 0
+        measured_by: dict[int, tuple[Measured, int]] = {}  # the result for each step, and its number there
+        while place < len(self._steps) and len(rows.left):
+            rows.member, step = self._steps[place]
+            if self._criteria[place] is None:
+                step.run(rows)
+                place += 1
+                continue
+            if place not in measured_by:
+                together = self._measured_together(place)
+                found = measure(rows.texts(step.reads), list(together.values()), rows.left)
+                measured_by.update({other: (found, number) for number, other in enumerate(together)})
+            place = self._drop_measured(rows, place, measured_by)
+
+    def _drop_measured(self, rows: Rows, first: int, measured_by: dict[int, tuple[Measured, int]]) -> int:
+        """Write scores and drop rows, as the kernel found. Goes on until a step needs the rows that are left.
+
+        Returns:
+            The place of that step.
+        """
+        measured, number = measured_by[first]
+        step = self._steps[first][1]
         if step.writes is not None:
             # The scores of rows that were dropped before mean nothing; those rows are not in the result.
             every = len(measured.rows) == rows.table.num_rows
             rows.write(step.writes, arrow_array(measured.scores_of(number, None if every else rows.left)))
-        if not kept.all():
-            rows.keep(kept, step.reason(), arrow_array(measured.scores_of(number, rows.left[~kept])))
+        by_number = measured.failed_by(rows.left)
+        dropped = np.zeros(len(rows.left), np.bool_)
+        for place in range(first, len(self._steps)):
+            member, step = self._steps[place]
+            measured_here, number = measured_by.get(place, (None, 0))
+            if measured_here is not measured or (step.writes is not None and place > first):
+                break
+            failed = by_number.get(number)
+            rows.member = member
+            tried = slice(None) if place == first else ~dropped
+            if failed is not None:
+                rows.drop(failed, step.reason(), arrow_array(measured.scores_of(number, rows.left[failed])))
+                dropped[failed] = True
+            step.note(rows, measured.raw_scores_of(number, rows.left)[tried], ~dropped[tried])
+        else:
+            place = len(self._steps)
+        rows.narrow(~dropped)
+        return place
 
-
-def _measured_together(
-    steps: Sequence[tuple[int, Step]], criteria: Sequence[Criterion | None], first: int
-) -> dict[int, Criterion]:
-    """The criteria from ``first`` on that measure the same text, by place, up to a step that changes it."""
-    column, found = steps[first][1].reads, {}
-    for place in range(first, len(steps)):
-        step, criterion = steps[place][1], criteria[place]
-        if criterion is not None and step.reads == column:
-            found[place] = criterion
-        if step.writes == column:
-            break
-    return found
-
-
-def _one_array(scores: pa.Array | pa.ChunkedArray | NDArray[Any]) -> pa.Array:
-    if isinstance(scores, pa.ChunkedArray):
-        return pa.concat_arrays(scores.chunks) if scores.num_chunks else pa.nulls(0, scores.type)
-    if isinstance(scores, np.ndarray):
-        return arrow_array(scores)
-    return scores if isinstance(scores, pa.Array) else pa.array(scores)
+    def _measured_together(self, first: int) -> dict[int, Criterion]:
+        """The criteria from ``first`` on that measure the same text, by place, up to a step that changes it."""
+        column, found = self._steps[first][1].reads, {}
+        for place in range(first, len(self._steps)):
+            step, criterion = self._steps[place][1], self._criteria[place]
+            if criterion is not None and step.reads == column:
+                found[place] = criterion
+            if step.writes == column:
+                break
+        return found
 
 
 def _array_of_objects(scores: list[Any], made_by: Callable[..., Any]) -> pa.Array:

@@ -123,10 +123,12 @@ class Measured:
         whole: NDArray[np.float64] = self.scores[criterion]
         return whole if len(rows) == len(whole) else whole[self._places(rows)]
 
-    def kept_by(self, criterion: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of some rows that passed all earlier criteria pass this one, too."""
-        kept: NDArray[np.bool_] = self.failed[self._places(rows)] != criterion
-        return kept
+    def failed_by(self, rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+        """Which of some rows failed, by criterion: their places among these rows, ascending."""
+        failed = self.failed[self._places(rows)]
+        order = np.argsort(failed, kind="stable")
+        ends = np.cumsum(np.bincount(failed + 1, minlength=len(self.criteria) + 1)).tolist()
+        return {n: order[ends[n] : ends[n + 1]] for n in range(len(self.criteria)) if ends[n] < ends[n + 1]}
 
     def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if len(self.rows) and self.rows[-1] == len(self.rows) - 1:
@@ -137,8 +139,12 @@ class Measured:
 def measure(column: pa.ChunkedArray, criteria: Sequence[Criterion], rows: NDArray[np.int64] | None = None) -> Measured:
     """Apply criteria to texts, or to some of them (ascending rows), each to those that passed all earlier ones."""
     rows = np.arange(len(column)) if rows is None else rows
-    scores, failed = np.zeros((len(criteria), len(rows))), np.empty(len(rows), np.int64)
     checks = [criterion.check for criterion in criteria]
+    if column.num_chunks == 1 and len(rows):
+        whole = run_checks(Utf8.from_arrow(column.chunk(0)), rows, checks)
+        if whole is not None:
+            return Measured(criteria, rows, whole.scores, whole.failed)
+    scores, failed = np.zeros((len(criteria), len(rows))), np.empty(len(rows), np.int64)
     begin = first = 0
     for chunk in column.chunks:
         end = begin + int(np.searchsorted(rows[begin:], first + len(chunk)))

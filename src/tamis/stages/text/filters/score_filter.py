@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.text.filters.base import DocumentFilter
-from tamis.stages.text.filters.chain import FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step, run_steps
+from tamis.stages.text.filters.chain import Chain, FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step
 from tamis.stages.text.forms import OperationStage, chain_name, listed, name_of
 from tamis.tasks import DocumentBatch
 
@@ -30,6 +30,8 @@ class _FilterStage(OperationStage):
     verbose: bool = False
 
     _steps: Sequence[Step]
+    _chain: Chain | None = None
+    """The steps as they are run in this worker."""
 
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], self.adds_columns()
@@ -42,6 +44,7 @@ class _FilterStage(OperationStage):
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         self._call_hooks("load_model", "load_tokenizer")
+        self._chain = _chain_of(self._members())
 
     def _call_hooks(self, *names: str) -> None:
         for step in self._steps:
@@ -53,8 +56,23 @@ class _FilterStage(OperationStage):
     def merged_with(self, following: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any] | None:
         return FilterRun([self, following]) if isinstance(following, _FilterStage) else None
 
+    def _members(self) -> Sequence[_FilterStage]:
+        """The stages that run as one here."""
+        return [self]
+
     def process(self, task: DocumentBatch) -> DocumentBatch:
-        return _run([self], task)
+        members = self._members()
+        rows = Rows(task, [member.name for member in members])
+        try:
+            (self._chain or _chain_of(members)).run(rows)
+        except Exception as error:
+            error.raised_by_member = rows.member  # type: ignore[attr-defined]  # the runner names that stage
+            raise
+        for number, member in enumerate(members):
+            if member.verbose:
+                dropped = sum(len(drop.rows) for drop in rows.dropped if drop.stage <= number)
+                _LOG.info("%s: kept %d of %d rows", member.name, task.num_items - dropped, task.num_items)
+        return rows.result()
 
 
 class FilterRun(_FilterStage):
@@ -71,22 +89,12 @@ class FilterRun(_FilterStage):
     def merged_with(self, following: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any] | None:
         return FilterRun([*self.members, following]) if isinstance(following, _FilterStage) else None
 
-    def process(self, task: DocumentBatch) -> DocumentBatch:
-        return _run(self.members, task)
+    def _members(self) -> Sequence[_FilterStage]:
+        return self.members
 
 
-def _run(members: Sequence[_FilterStage], task: DocumentBatch) -> DocumentBatch:
-    rows = Rows(task, [member.name for member in members])
-    try:
-        run_steps(rows, [(number, step) for number, member in enumerate(members) for step in member._steps])
-    except Exception as error:
-        error.raised_by_member = rows.member  # type: ignore[attr-defined]  # the runner names that stage
-        raise
-    for number, member in enumerate(members):
-        if member.verbose:
-            dropped = sum(len(drop.rows) for drop in rows.dropped if drop.stage <= number)
-            _LOG.info("%s: kept %d of %d rows", member.name, task.num_items - dropped, task.num_items)
-    return rows.result()
+def _chain_of(members: Sequence[_FilterStage]) -> Chain:
+    return Chain([(number, step) for number, member in enumerate(members) for step in member._steps])
 
 
 @dataclass(repr=False)

@@ -79,12 +79,6 @@ class URLGenerationStage(SourceStage[EmptyTask, FileGroup]):
         if self.limit is not None and self.limit < 1:
             raise PlanError(f"url_limit={self.limit}: must be at least 1, or None for no limit")
 
-    def outputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], []
-
-    def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
-        return None
-
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         """One task for each address."""
         yield from self.noting_input(self._tasks())

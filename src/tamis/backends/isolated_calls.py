@@ -1,0 +1,134 @@
+"""Calls of a stage on a batch that has failed before: the items that fail are found, the others are processed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tamis.backends.async_calls import AsyncCalls, AwaitedResults
+from tamis.backends.isolation import FailedItem, Items, ItemSearch, Trials
+from tamis.backends.outcome import Failure, failure_of, is_of_items
+from tamis.backends.stage_calls import calls_of, results_of
+from tamis.runs.publication import remove_unpublished
+from tamis.stages.base import Emission, ProcessingStage, WorkerMetadata
+from tamis.stages.emit import Publish
+from tamis.tasks import Task
+
+__all__ = ["IsolatedCalls"]
+
+Stage = ProcessingStage[Any, Any]
+Made = tuple[Task[Any], Emission]
+
+
+@dataclass
+class IsolatedCalls:
+    """The calls of one stage.
+
+    Args:
+        stage: The stage, set up.
+        name: Its name in the plan.
+        tasks: What it is given.
+    """
+
+    stage: Stage
+    name: str
+    tasks: list[Task[Any]]
+
+    def __post_init__(self) -> None:
+        self._items = Items(self.tasks)
+        self.failed: list[FailedItem] = []
+        """The items that fail."""
+
+    def results(self, fresh: Stage | None, worker: WorkerMetadata) -> Iterator[Made]:
+        """What the stage makes of the items that do not fail; :attr:`tasks` has only these afterwards.
+
+        Args:
+            fresh: The stage, not set up, if a worker died of it: then the items are tried in another process.
+            worker: What its ``setup`` is given.
+        """
+        error: Exception | None = None
+        if fresh is None:
+            try:
+                return iter(self._made(self.tasks))
+            except Exception as raised:
+                if len(self._items) < 2 or not is_of_items(raised):
+                    raise
+                error = raised
+        search = ItemSearch(len(self._items))
+        if fresh is None:
+            while (piece := search.piece()) is not None:
+                search.tell(self._problem(self._items.select(piece)))
+        else:
+            self._try_elsewhere(search, fresh, worker)
+        self._leave_out(search, error)
+        return iter(self._made(self.tasks))
+
+    async def awaited(self, calls: AsyncCalls) -> AwaitedResults:
+        """The same for an ``async`` stage."""
+        made = await calls.results(self.stage, self.tasks)
+        if made.error is None or len(self._items) < 2 or not is_of_items(made.error):
+            return made
+        search = ItemSearch(len(self._items))
+        while (piece := search.piece()) is not None:
+            tried = await calls.results(self.stage, self._items.select(piece))
+            search.tell(None if tried.error is None else self._failure(tried.error))
+        try:
+            self._leave_out(search, made.error)
+        except Exception:  # noqa: BLE001 - it is the error of the whole batch
+            return made
+        return await calls.results(self.stage, self.tasks)
+
+    def _try_elsewhere(self, search: ItemSearch, fresh: Stage, worker: WorkerMetadata) -> None:
+        trials = Trials(fresh, worker, self.tasks, fresh.timeout_s)
+        try:
+            while (piece := search.piece()) is not None:
+                problem = trials.problem(piece)
+                search.tell(None if problem is None else replace(problem, stage=self.name))
+        finally:
+            trials.close()
+
+    def _leave_out(self, search: ItemSearch, error: BaseException | None) -> None:
+        """Go on without the items that fail. If all do, or too many, the error of the whole batch is raised."""
+        kept = [n for n in range(len(self._items)) if n not in search.failed]
+        if search.is_hopeless or not kept or (not search.failed and error is not None):
+            first = next(iter(search.failed.values()), None)
+            raise error or AllItemsFailedError(first.error if first else "the worker died")
+        self.failed = [FailedItem(self._items.select([n])[0], problem) for n, problem in search.failed.items()]
+        self.tasks = self._items.select(kept)
+
+    def _made(self, tasks: list[Task[Any]]) -> list[Made]:
+        """Everything that the stage makes; nothing is kept of it if it raises."""
+        calls = list(calls_of(self.stage, tasks))
+        as_lists = self.stage.supports_batch_processing()
+        made: list[Made] = []
+        try:
+            for one in results_of(calls, (call.begin(self.stage) for call in calls), as_lists=as_lists):
+                made.append(one)
+        except BaseException:
+            _remove(made)
+            self.stage.take_metrics()
+            raise
+        return made
+
+    def _problem(self, tasks: list[Task[Any]]) -> Failure | None:
+        try:
+            _remove(self._made(tasks))
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises is the answer
+            return self._failure(error)
+        self.stage.take_metrics()
+        return None
+
+    def _failure(self, error: BaseException) -> Failure:
+        assert isinstance(error, Exception)
+        return failure_of(self.name, error)
+
+
+class AllItemsFailedError(Exception):
+    """Every item of a batch kills its worker."""
+
+
+def _remove(made: list[Made]) -> None:
+    for _, item in made:
+        if isinstance(item, Publish):
+            remove_unpublished(item)
