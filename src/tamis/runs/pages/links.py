@@ -15,6 +15,7 @@ _FILES: Final = {
     "quarantine": "quarantine/",
     "drop ledger": "drops/",
     "summary": "run.json",
+    "manifest": "manifest.json",
     "plan": "plan.txt",
     "metrics": "metrics.jsonl",
     "scores": "scores.json",

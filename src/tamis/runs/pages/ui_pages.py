@@ -17,8 +17,8 @@ from tamis.runs.pages.drop_browser import DropBrowser
 from tamis.runs.pages.drop_section import QUARANTINED
 from tamis.runs.pages.known_runs import KnownRuns, RunEntry
 from tamis.runs.pages.links import Links, turn_pages
-from tamis.runs.pages.quarantine import quarantined_rows
 from tamis.runs.pages.run_view import NO_REASON_YET, RunView, load_view
+from tamis.runs.pages.set_aside_rows import set_aside_rows
 from tamis.runs.report import page_head
 from tamis.runs.report_sections import moment, quarantine_examples, sections, set_aside_words
 
@@ -121,7 +121,7 @@ class Site:
 
     def _parts_of(self, view: RunView, name: str) -> dict[str, str]:
         if view.summary.rows_set_aside + view.summary.tasks_set_aside and not view.summary.quarantine:
-            view.summary.quarantine = quarantined_rows(view.path, 5)
+            view.summary.quarantine = set_aside_rows(view.path, 5)
         shown = "".join(f"<section>{section}</section>" for section in sections(view, _links(name), {}))
         head = _progress(view) + page_head(view)
         return {
@@ -146,7 +146,7 @@ class Site:
         view = load_view(self._path(name))
         text = parameters.get("from", "0")
         skip = min(int(text), 10**9) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-        rows = quarantined_rows(view.path, _PER_PAGE + 1, skip)
+        rows = set_aside_rows(view.path, _PER_PAGE + 1, skip)
         body = quarantine_examples(rows[:_PER_PAGE]) or '<p class="soft">Nothing was set aside.</p>'
         here = f"{_run_link(name)}/quarantine"
         earlier = f"{here}?from={max(skip - _PER_PAGE, 0)}" if skip else ""
