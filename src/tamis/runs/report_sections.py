@@ -17,6 +17,7 @@ from tamis.runs.pages.links import Links
 from tamis.runs.pages.run_view import RunView
 from tamis.runs.pages.score_section import scores_section
 from tamis.runs.pages.time_section import resources_section, throughput_section
+from tamis.runs.past_runs import RUNNING
 from tamis.runs.stats import RunSummary
 
 SHOWN_EXAMPLES: Final = 20
@@ -81,11 +82,12 @@ def tiles(summary: RunSummary) -> str:
     quarantined = sum(step.stage.quarantined for step in steps)
     rows_per_s, mb_per_s = figures.speeds(rows, read_bytes, summary.seconds)
     written = f"{figures.number(summary.output_rows)} rows in {_files(summary.output_files)}"
+    size, is_running = figures.size(summary.output_bytes), summary.state == RUNNING
     shown = [
         Tile("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
         Tile("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
         Tile("Dropped", figures.number(lost - quarantined), f"and {set_aside_words(summary) or 'nothing'} set aside"),
-        Tile("Written", figures.size(summary.output_bytes), written),
+        Tile("Written", *(("\N{EN DASH}", "counted at the end") if is_running else (size, written))),
         Tile("Time", figures.duration(summary.seconds), moment(summary.started)),
         Tile("Rows/s", rows_per_s, f"{mb_per_s} MB/s"),
     ]
@@ -217,7 +219,7 @@ def _environment(summary: RunSummary) -> str:
 
 
 def _files_of_run(links: Links) -> str:
-    if not links.files:
+    if not links.files or links.drops is not None:  # pages that are served have their own links
         return ""
     shown = "".join(f'<a href="{escaped(href)}">{escaped(name)}</a>' for name, href in links.files.items())
     return f'<h2>Files of the run</h2><p class="files">{shown}</p>'
