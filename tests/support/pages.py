@@ -9,6 +9,16 @@ from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
 
 class Page(html.parser.HTMLParser):
     """Tags, attributes and text of a page."""
@@ -31,18 +41,5 @@ class Page(html.parser.HTMLParser):
 def in_browser(page: Path, profile: Path) -> str:
     """The page as the browser understood it, after its scripts ran."""
     assert CHROMIUM is not None
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        f"--user-data-dir={profile}",
-        "--dump-dom",
-        page.as_uri(),
-    ]
+    command = [CHROMIUM, "--headless", *FLAGS, f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

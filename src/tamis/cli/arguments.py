@@ -25,6 +25,8 @@ MISUSED: Final = 2
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C."""
 
+_RUNS: Final = os.path.join(".tamis", "runs")
+
 OUTPUT_CLOSED: Final = 141
 """Exit status when the reader of the output has closed it: what shells show for a command that SIGPIPE ended."""
 
@@ -107,6 +109,9 @@ def parser() -> argparse.ArgumentParser:
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
     _add_monitor(command("monitor", "monitor", "Write files that start Prometheus and Grafana against runs."))
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
+    _add_top(command("top", "top", "Show a run in the terminal while it goes on."))
+    _add_ui(command("ui", "ui", "Show runs in a browser on this machine: live, with the rows they dropped."))
+    _add_completion(command("completion", "completion", "Print a script that completes tamis commands in a shell."))
     return top
 
 
@@ -277,6 +282,26 @@ def _add_runs(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--yes", "-y", action="store_true", help="with clean: do not ask")
     command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
+
+
+def _add_top(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_dir", metavar="RUN", nargs="?", help="the run's directory; the newest run when not given")
+    command.add_argument("--dir", metavar="DIR", default=_RUNS, help="where runs are (%(default)s)")
+    command.add_argument("--once", action="store_true", help="print the state once and stop")
+
+
+def _add_ui(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "target", metavar="RUN_OR_FOLDER", nargs="?", default=_RUNS, help="a run, or a folder of runs (%(default)s)"
+    )
+    command.add_argument(
+        "--port", metavar="N", type=_count, default=0, help="the port; one that is free when not given"
+    )
+    command.add_argument("--open", action="store_true", help="open the pages in a browser")
+
+
+def _add_completion(command: argparse.ArgumentParser) -> None:
+    command.add_argument("shell", metavar="bash|zsh|fish", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def _age(text: str) -> float:

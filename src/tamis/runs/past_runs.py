@@ -87,7 +87,7 @@ def find_runs(parent: str) -> list[PastRun]:
     except FileNotFoundError:
         return []
     paths = [os.path.join(parent, name) for name in names]
-    found = [_past_run(path) for path in paths if any(os.path.lexists(os.path.join(path, sign)) for sign in _SIGNS)]
+    found = [_past_run(path) for path in paths if is_run_directory(path)]
     return sorted(found, key=lambda run: (run.started, run.path))
 
 
@@ -125,6 +125,11 @@ def _past_run(path: str) -> PastRun:
         sum(size for name, size, _ in sizes if name.startswith(scratch)) + away,
         changed,
     )
+
+
+def is_run_directory(path: str) -> bool:
+    """Whether a run has used a directory."""
+    return any(os.path.lexists(os.path.join(path, sign)) for sign in _SIGNS)
 
 
 def run_state(path: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 ProgressKind = Literal["auto", "live", "plain", "off"]
-"""The names of the displays; ``"auto"`` is live on a terminal and plain elsewhere."""
+"""The names of the displays; ``"auto"`` is a bar in a notebook, live on a terminal and plain elsewhere."""
 
 _WINDOW_S = 5.0
 _MIN_NAME, _NAME_WIDTH = 10, 36
@@ -51,6 +51,11 @@ def choose_progress(kind: ProgressKind = "auto") -> Observer:
     >>> type(choose_progress("off")).__name__
     'NoProgress'
     """
+    if kind == "auto" and "IPython" in sys.modules:
+        from tamis.runs.notebook import NotebookProgress, in_notebook
+
+        if in_notebook():
+            return NotebookProgress()
     if kind == "auto":
         on_terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         kind = "live" if on_terminal else "plain"

@@ -11,8 +11,8 @@ from tamis.runs import figures
 from tamis.runs.html import Page, escaped, render_page
 from tamis.runs.pages.drop_section import find_examples, losses
 from tamis.runs.pages.links import Links, files_beside
-from tamis.runs.pages.quarantine import quarantined_rows
 from tamis.runs.pages.run_view import RunView, view_of
+from tamis.runs.pages.set_aside_rows import set_aside_rows
 from tamis.runs.report_sections import SHOWN_EXAMPLES, closing_line, findings_list, sections, tiles
 from tamis.runs.stats import RunSummary
 from tamis.runs.terminal import rendered
@@ -94,7 +94,7 @@ def write_report(run_dir: str | Path, page: str | Path | None = None) -> Path:
     """
     summary = load_summary(run_dir)
     if not summary.quarantine:
-        summary.quarantine = quarantined_rows(str(run_dir), SHOWN_EXAMPLES)
+        summary.quarantine = set_aside_rows(str(run_dir), SHOWN_EXAMPLES)
     path = Path(run_dir, "report.html") if page is None else Path(page)
     write_whole(str(path), render_report(summary, run_dir, path).encode())
     return path

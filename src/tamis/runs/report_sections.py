@@ -17,6 +17,7 @@ from tamis.runs.pages.links import Links
 from tamis.runs.pages.run_view import RunView
 from tamis.runs.pages.score_section import scores_section
 from tamis.runs.pages.time_section import resources_section, throughput_section
+from tamis.runs.past_runs import RUNNING
 from tamis.runs.stats import RunSummary
 
 SHOWN_EXAMPLES: Final = 20
@@ -24,6 +25,7 @@ SHOWN_EXAMPLES: Final = 20
 
 _SHOWN_OUTPUTS: Final = 200
 _SHOWN_RAW: Final = 600
+_SHOWN_TRACEBACK: Final = 6_000
 _DOT: Final = " \N{MIDDLE DOT} "
 
 
@@ -32,7 +34,7 @@ def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Seq
     summary, steps = view.summary, figures.steps(view.summary.stages)
     for section in (
         _flow(steps, view),
-        _stages(steps),
+        _stages(steps, sum(stage.seconds for stage in summary.stages if stage.internal)),
         throughput_section(view, steps),
         reasons_section(steps, examples, links),
         scores_section(view, steps),
@@ -80,12 +82,13 @@ def tiles(summary: RunSummary) -> str:
     quarantined = sum(step.stage.quarantined for step in steps)
     rows_per_s, mb_per_s = figures.speeds(rows, read_bytes, summary.seconds)
     written = f"{figures.number(summary.output_rows)} rows in {_files(summary.output_files)}"
+    size, is_running = figures.size(summary.output_bytes), summary.state == RUNNING
     shown = [
         Tile("Rows in", figures.number(rows), f"{figures.size(read_bytes)} in memory" if read_bytes else ""),
         Tile("Rows kept", kept, f"{figures.percent(_kept_share(rows, lost))} of the input" if rows else ""),
         Tile("Dropped", figures.number(lost - quarantined), f"and {set_aside_words(summary) or 'nothing'} set aside"),
-        Tile("Written", figures.size(summary.output_bytes), written),
-        Tile("Time", figures.duration(summary.seconds), _moment(summary.started)),
+        Tile("Written", *(("\N{EN DASH}", "counted at the end") if is_running else (size, written))),
+        Tile("Time", figures.duration(summary.seconds), moment(summary.started)),
         Tile("Rows/s", rows_per_s, f"{mb_per_s} MB/s"),
     ]
     return tiles_of(shown)
@@ -104,10 +107,10 @@ def _flow(steps: Sequence[Step], view: RunView) -> str:
     return f"<h2>Rows through the stages<small>a stage opens to show its parameters</small></h2>{picture}"
 
 
-def _stages(steps: Sequence[Step]) -> str:
+def _stages(steps: Sequence[Step], hidden_seconds: float) -> str:
     if not steps:
         return ""
-    all_seconds = sum(step.stage.seconds for step in steps)
+    all_seconds = sum(step.stage.seconds for step in steps) + hidden_seconds
     rows = []
     for step in steps:
         stage = step.stage
@@ -127,10 +130,10 @@ def _stages(steps: Sequence[Step]) -> str:
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = ("Stage", "Rows in", "Rows out", "Lost", "Kept", "Time", "Share of time", "Rows/s", "MB/s")
-    return (
-        "<h2>Stages<small>time is summed over workers; speeds are those of one worker</small></h2>"
-        f"{html_table(heads, rows, 'sortable')}"
-    )
+    note = "time is summed over workers; speeds are those of one worker"
+    if hidden_seconds > 0.01 * all_seconds:
+        note += f"; {figures.percent(hidden_seconds / all_seconds)} of the time went into shuffles"
+    return f"<h2>Stages<small>{note}</small></h2>{html_table(heads, rows, 'sortable')}"
 
 
 def quarantine_section(summary: RunSummary, links: Links) -> str:
@@ -139,20 +142,31 @@ def quarantine_section(summary: RunSummary, links: Links) -> str:
     if not total and not summary.quarantine:
         return ""
     examples = summary.quarantine[:SHOWN_EXAMPLES]
-    shown = []
-    for row in examples:
-        name = row_name(row)
-        raw = f'<pre class="raw">{escaped(row["raw"], _SHOWN_RAW)}</pre>' if row.get("raw") else ""
-        shown.append(
-            f'<div class="example"><p>{escaped(row.get("problem", ""), 1000)}</p>'
-            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if name else ""}{escaped(name, 400)}</p>'
-            f"{raw}</div>"
-        )
     more = set_aside_words(summary) + (f", {len(examples)} shown" if len(examples) < total else "")
     folder = "quarantine/"
     if "quarantine" in links.files:
         folder = f'<a href="{escaped(links.files["quarantine"])}">quarantine/</a>'
-    return f"<h2>Quarantine<small>{more}; everything set aside is in {folder}</small></h2>{''.join(shown)}"
+    return (
+        f"<h2>Quarantine<small>{more}; everything set aside is in {folder}</small></h2>{quarantine_examples(examples)}"
+    )
+
+
+def quarantine_examples(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows and tasks that were set aside, one below the other."""
+    shown = []
+    for row in rows:
+        name = row_name(row)
+        raw = f'<pre class="raw">{escaped(row["raw"], _SHOWN_RAW)}</pre>' if row.get("raw") else ""
+        frames = ""
+        if row.get("traceback"):
+            traceback = escaped(row["traceback"], _SHOWN_TRACEBACK)
+            frames = f"<details><summary>Traceback</summary><pre>{traceback}</pre></details>"
+        shown.append(
+            f'<div class="example"><p>{escaped(row.get("problem", ""), 1000)}</p>'
+            f'<p class="soft">{escaped(row.get("stage", ""))}{_DOT if name else ""}{escaped(name, 400)}</p>'
+            f"{raw}{frames}</div>"
+        )
+    return "".join(shown)
 
 
 def row_name(row: Mapping[str, Any]) -> str:
@@ -192,7 +206,7 @@ def _plan(summary: RunSummary) -> str:
 def _environment(summary: RunSummary) -> str:
     facts = {
         "Executor": summary.executor,
-        "Started": _moment(summary.started),
+        "Started": moment(summary.started),
         "Peak memory of the driver": figures.size(summary.peak_memory_bytes) if summary.peak_memory_bytes else "",
         "Retries": figures.number(sum(stage.retries for stage in summary.stages)),
         "tamis": summary.tamis,
@@ -205,7 +219,7 @@ def _environment(summary: RunSummary) -> str:
 
 
 def _files_of_run(links: Links) -> str:
-    if not links.files:
+    if not links.files or links.drops is not None:  # pages that are served have their own links
         return ""
     shown = "".join(f'<a href="{escaped(href)}">{escaped(name)}</a>' for name, href in links.files.items())
     return f'<h2>Files of the run</h2><p class="files">{shown}</p>'
@@ -228,7 +242,7 @@ def _files(count: int) -> str:
     return f"{figures.number(count)} file" + ("" if count == 1 else "s")
 
 
-def _moment(started: str) -> str:
+def moment(started: str) -> str:
     """``2026-01-31T12:00:00.5+00:00`` as ``2026-01-31 12:00:00 UTC``."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", started)
     return f"{match[1]} {match[2]} UTC" if match else started

@@ -81,6 +81,12 @@ class RunResult:
             raise IndexError(f"{index}: the run has {self._tasks} output tasks")
         return next(itertools.islice(self, index % self._tasks, None))
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from tamis.runs.notebook import result_html
+
+        return result_html(self.summary, self.run_dir)
+
     def __repr__(self) -> str:
         s = self.summary
         counts = f"{self._tasks} output tasks, {s.output_files} files"

@@ -16,10 +16,12 @@ from tamis.runs.drops import SCHEMA, write_drops
 from tamis.runs.pages.drop_query import Cursor, DropFilter, DropLedgerReader
 from tamis.runs.pages.findings import find_bottleneck, find_stragglers
 from tamis.runs.pages.flow import Edge, edges_of, layout
-from tamis.runs.pages.quarantine import quarantined_rows
 from tamis.runs.pages.run_view import load_view
+from tamis.runs.pages.set_aside_rows import set_aside_rows
 from tamis.runs.pages.timeline import last_sample, read_samples
+from tamis.runs.quarantine import FailedRows
 from tamis.runs.report import write_report
+from tamis.tasks import DocumentBatch
 
 STAGES = ["list", "read", "words", "write"]
 
@@ -71,7 +73,7 @@ def test_a_large_file_is_read_in_places(tmp_path: Path) -> None:
     write_metrics(tmp_path, names, seconds=2000)
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text() + '{"t": 2001, "state": "half')
-    assert path.stat().st_size > 8 * 2**20
+    assert path.stat().st_size > 2 * 2**20
     samples = read_samples(str(tmp_path), most=100)
     assert 90 <= len(samples) <= 101
     assert (samples[0].seconds, samples[-1].seconds) == (0, 2000)
@@ -80,7 +82,13 @@ def test_a_large_file_is_read_in_places(tmp_path: Path) -> None:
     assert last.seconds == 2000
 
 
-def test_time_begins_again_with_each_start(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_after_a_stop_is_shown_as_a_whole(tmp_path: Path) -> None:
+    lines = [{"start": 1}, {"t": 1, "stages": {}}, {"start": 2}, {"t": 2, "stages": {}}, {"t": 3, "stages": {}}]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert [sample.seconds for sample in read_samples(str(tmp_path))] == [1, 2, 3]
+
+
+def test_a_file_in_which_time_begins_again_is_shown_from_there(tmp_path: Path) -> None:
     write_metrics(tmp_path, STAGES, seconds=10)
     path = tmp_path / "metrics.jsonl"
     first = path.read_text()
@@ -168,6 +176,15 @@ def test_scores_of_drops_are_shown_where_there_are_no_histograms(tmp_path: Path)
     assert "word_count: word_count outside 10..100000" in page
 
 
+def test_histograms_of_a_part_of_the_rows_say_so(tmp_path: Path) -> None:
+    branched_run(tmp_path, tmp_path / "run")
+    path = tmp_path / "run" / "scores.json"
+    scores = json.loads(path.read_text())
+    scores["stages"]["word_count"]["word_count"]["bins"] = [[16.0, 17.0, 100, 0]]
+    path.write_text(json.dumps(scores))
+    assert "only 100 of 240 rows were counted" in write_report(tmp_path / "run").read_text()
+
+
 # --- hostile and damaged --------------------------------------------------------------------------------------------
 
 
@@ -217,19 +234,17 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_quarantine_is_read_in_both_forms(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     failed = tmp_path / "run"
     failed_run(failed, tmp_path)
     (failed / "quarantine").mkdir(exist_ok=True)
     (failed / "quarantine" / "a.jsonl").write_text('{"stage": "read", "problem": "cut off"}\n')
-    table = pa.table({"stage": ["embed"], "error": ["ValueError"], "message": ["too long"], "text": ["the text"]})
-    pq.write_table(table, failed / "quarantine" / "b.parquet")
+    rows = DocumentBatch({"text": ["the text"], "stage": ["of the data"]}).named("a.jsonl")
+    FailedRows("embed", rows, ["ValueError"], ["too long"], ["in line 1"]).write(
+        str(failed / "quarantine" / "b.parquet")
+    )
     (failed / "quarantine" / "c.parquet").write_text("damaged")
-    rows = quarantined_rows(str(failed), 10)
-    assert [row["problem"] for row in rows if row["stage"] in ("read", "embed")][-2:] == [
-        "cut off",
-        "ValueError: too long",
-    ]
-    assert "the text" in rows[-1]["raw"]
+    found = set_aside_rows(str(failed), 10)
+    problems = [row["problem"] for row in found if row["stage"] in ("read", "embed")]
+    assert problems[-2:] == ["cut off", "ValueError: too long"]
+    assert json.loads(found[-1]["raw"]) == {"text": "the text", "stage": "of the data"}
+    assert (found[-1]["source"], found[-1]["position"]) == ("a.jsonl", 0)

@@ -51,7 +51,7 @@ class Scale:
             return cls(min([lowest, *near]), max([most, lowest + 1e-9, *near]), False)
         if all(each.high <= 1.0625 for each in bins):
             inside = [min(bound, 1.0) for bound in bounds if bound is not None]
-            return cls(0.0, min(max([most, 0.01, *(1.15 * bound for bound in inside)]), 1.001), False)
+            return cls(0.0, min(max([most, 0.01, *(1.15 * bound for bound in inside)]), 1.0), False)
         return cls.of(False, lowest, most, bounds)
 
     def place(self, value: float) -> float:
@@ -70,7 +70,13 @@ class Scale:
 
 
 def histogram(
-    name: str, bins: Iterable[Bin], scale: Scale, bounds: Bounds, proposed: Bounds = (None, None), rows: str = "rows"
+    name: str,
+    bins: Iterable[Bin],
+    scale: Scale,
+    bounds: Bounds,
+    proposed: Bounds = (None, None),
+    rows: str = "rows",
+    inverted: bool = False,
 ) -> str:
     """A histogram with thresholds in it. The height of a bar is the root of its rows, so that rare ones show.
 
@@ -81,11 +87,13 @@ def histogram(
         bounds: The bounds of what is kept.
         proposed: Bounds that are proposed instead.
         rows: What is counted, in the plural.
+        inverted: Whether scores within the bounds are dropped instead.
     """
     kept, lost = [0.0] * _BARS, [0.0] * _BARS
     for each in bins:
-        _spread(kept, scale, _part_within(each, bounds) if each.dropped else (each.low, each.high), each.kept)
-        _spread(lost, scale, _part_outside(each, bounds) if each.kept else (each.low, each.high), each.dropped)
+        whole = each.low, each.high
+        _spread(kept, scale, whole if inverted else _part_within(each, bounds), each.kept)
+        _spread(lost, scale, whole if inverted else _part_outside(each, bounds), each.dropped)
     tallest = math.sqrt(max(a + b for a, b in zip(kept, lost, strict=True)) or 1)
     parts, step = [], _WIDTH / _BARS
     for bar in range(_BARS):

@@ -15,6 +15,9 @@ from tamis.runs.pages.links import Links
 from tamis.runs.pages.run_view import RunView
 from tamis.runs.source_rows import ReadLimits, SourceRow
 
+QUARANTINED: Final = "quarantined"
+"""Stands for a reason in lists of what a stage lost."""
+
 _EXAMPLES: Final = 3
 _REASONS_WITH_EXAMPLES: Final = 60
 _EXCERPT: Final = 400
@@ -37,7 +40,7 @@ def losses(step: Step) -> Iterator[tuple[str, int]]:
     """Why a stage lost rows, and how many: the most frequent reason first."""
     yield from sorted(step.stage.dropped.items(), key=lambda item: -item[1])
     if step.stage.quarantined:
-        yield "quarantined", step.stage.quarantined
+        yield QUARANTINED, step.stage.quarantined
 
 
 def find_examples(view: RunView, steps: Sequence[Step]) -> dict[tuple[str, str], list[DropExample]]:

@@ -174,7 +174,8 @@ def _item(
     cells = f'{_lanes_picture(row, lanes)}<span class="stage">{ports}{title}</span>{figure_cells}'
     if not more:
         return f'<li><div class="row">{cells}</div></li>'
-    return f'<li><details><summary class="row">{cells}</summary><div class="more">{more}</div></details></li>'
+    details = f'<details data-key="{escaped(name)}"><summary class="row">{cells}</summary>'
+    return f'<li>{details}<div class="more">{more}</div></details></li>'
 
 
 def _two_bars(before: float, after: float) -> str:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from tamis.runs.html import escaped
+
 _FILES: Final = {
     "ledger": "ledger/",
     "quarantine": "quarantine/",
     "drop ledger": "drops/",
     "summary": "run.json",
+    "manifest": "manifest.json",
     "plan": "plan.txt",
     "metrics": "metrics.jsonl",
     "scores": "scores.json",
@@ -42,3 +45,10 @@ def files_beside(run_dir: str, page: str) -> Links:
             relative = os.path.relpath(path, start).replace(os.sep, "/")
             found[name] = quote(relative if relative.startswith(".") else f"./{relative}") + "/" * file.endswith("/")
     return Links(found)
+
+
+def turn_pages(earlier: str, later: str) -> str:
+    """Links to the pages before and after; nothing where there is none."""
+    links = [f'<a class="button" rel="prev" href="{escaped(earlier)}">Previous page</a>'] if earlier else []
+    links += [f'<a class="button" rel="next" href="{escaped(later)}">Next page</a>'] if later else []
+    return f'<nav class="pages" aria-label="More rows">{"".join(links)}</nav>' if links else ""

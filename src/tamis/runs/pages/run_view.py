@@ -21,6 +21,9 @@ from tamis.runs.source_rows import ReadLimits, RowFormat, SourceRow, format_of, 
 from tamis.runs.stats import RunSummary, StageStats
 from tamis.tasks.storage import check_trusted
 
+NO_REASON_YET: Final = "dropped so far"
+"""Stands for the reasons of drops while a run goes on and they are not known."""
+
 _READERS: Final = {"CsvReaderStage": "csv", "TextReaderStage": "text"}
 _FORMAT_FIELDS: Final = ("delimiter", "newlines_in_values", "unit", "text_field")
 _COUNTS: Final = ("tasks_in", "tasks_out", "rows_in", "rows_out", "bytes_in", "bytes_out", "quarantined", "retries")
@@ -197,7 +200,7 @@ def _dropped(value: Any) -> dict[str, int]:
     """Dropped rows by reason; while the run goes on the reasons may not be known."""
     if isinstance(value, Mapping):
         return {str(reason): int(count) for reason, count in value.items() if isinstance(count, int)}
-    return {"dropped so far": int(value)} if isinstance(value, int) and value > 0 else {}
+    return {NO_REASON_YET: int(value)} if isinstance(value, int) and value > 0 else {}
 
 
 def _json(run_dir: str, name: str) -> dict[str, Any]:

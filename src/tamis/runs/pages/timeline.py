@@ -15,7 +15,7 @@ from typing import Any, Final
 
 METRICS_FILE: Final = "metrics.jsonl"
 
-_MOST_BYTES: Final = 8 * 2**20
+_MOST_BYTES: Final = 2 * 2**20
 """A larger file is read in places."""
 
 _LINE_BYTES: Final = 2**20
@@ -61,7 +61,7 @@ class Sample:
 
 
 def read_samples(run_dir: str, most: int = 240) -> list[Sample]:
-    """Samples of a run from its last start on, at most so many, evenly spread; none if the run wrote none.
+    """Samples of a run, at most so many, evenly spread; none if the run wrote none.
 
     >>> read_samples("no-such-run")
     []
@@ -70,7 +70,7 @@ def read_samples(run_dir: str, most: int = 240) -> list[Sample]:
     try:
         size = os.path.getsize(path)
         lines = _all_lines(path) if size <= _MOST_BYTES else _some_lines(path, size, most)
-        samples = _of_last_start(lines)
+        samples = _in_order_of_time(lines)
     except OSError:
         return []
     if len(samples) <= most:
@@ -145,13 +145,10 @@ def _some_lines(path: Path, size: int, most: int) -> Iterator[Any]:
         yield from map(_value, file.read(_LINE_BYTES).splitlines()[-2:])
 
 
-def _of_last_start(lines: Iterator[Any]) -> list[Sample]:
-    """The samples after the last start: time begins again there."""
+def _in_order_of_time(lines: Iterator[Any]) -> list[Sample]:
+    """The samples; of a file in which time begins again, those since then. A line that only notes a start is none."""
     found: list[Sample] = []
     for value in lines:
-        if isinstance(value, dict) and "start" in value and "stages" not in value:
-            found = []
-            continue
         sample = _sample(value)
         if sample is None:
             continue

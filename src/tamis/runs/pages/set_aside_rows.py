@@ -15,10 +15,10 @@ _DETAILS: Final = frozenset(
 _SHOWN_CHARACTERS: Final = 4_000
 
 
-def quarantined_rows(run_dir: str, limit: int, skip: int = 0) -> list[dict[str, Any]]:
+def set_aside_rows(run_dir: str, limit: int, skip: int = 0) -> list[dict[str, Any]]:
     """Some of what was set aside: ``stage``, ``problem``, and where known ``source``, ``position``, ``raw`` and others.
 
-    >>> quarantined_rows("no-such-run", 10)
+    >>> set_aside_rows("no-such-run", 10)
     []
     """
     folder = os.path.join(run_dir, "quarantine")
@@ -39,7 +39,7 @@ def _rows(folder: str) -> Iterator[dict[str, Any]]:
                 yield from _json_rows(path)
             elif name.endswith(".parquet"):
                 yield from _parquet_rows(path)
-        except (OSError, ValueError):  # a file that is being written, or is damaged
+        except (OSError, ValueError, AttributeError):  # a file that is being written, or is damaged
             continue
 
 
@@ -52,21 +52,22 @@ def _json_rows(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
-    """Rows with columns of their own that say why they are here, beside those of the data."""
+    """Rows, with columns that say what went wrong beside those of the data. The file says what these are called."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
+        about = json.loads((file.schema_arrow.metadata or {}).get(b"tamis.quarantine", b"{}"))
+        called = about.get("columns") or {name: name for name in _DETAILS}
         for batch in file.iter_batches(batch_size=64):
             for row in batch.to_pylist():
-                yield _described(row)
+                yield _described(row, called)
 
 
-def _described(row: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: value for name, value in row.items() if name in _DETAILS and value is not None}
-    data = {name: value for name, value in row.items() if name not in _DETAILS and value is not None}
-    known["problem"] = known.get("problem") or ": ".join(
-        str(known[name]) for name in ("error", "message") if known.get(name)
-    )
+def _described(row: Mapping[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
+    known = {name: row[column] for name, column in called.items() if row.get(column) is not None}
+    data = {name: value for name, value in row.items() if name not in called.values() and value is not None}
+    words = (str(known[name]) for name in ("error", "message") if known.get(name))
+    known["problem"] = known.get("problem") or ": ".join(words)
     if data and "raw" not in known:
         known["raw"] = json.dumps(data, ensure_ascii=False, default=repr)[:_SHOWN_CHARACTERS]
     return known
