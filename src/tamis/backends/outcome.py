@@ -56,7 +56,7 @@ class Failure:
 def cannot_travel(stage: str, error: Exception) -> Failure:
     """The failure of a task that cannot be sent from one process to another."""
     words = f"a task cannot be sent between processes: {type(error).__name__}: {error}"
-    return Failure(stage, words, permanent=True, kind=type(error).__name__, of_items=False)
+    return Failure(stage, words, permanent=True, kind=type(error).__name__)
 
 
 @dataclass
