@@ -87,7 +87,7 @@ def test_a_task_of_which_every_row_crashes_is_set_aside_as_a_whole(source: Path,
     result = run(source, tmp_path, Dies(*range(20, 30)), LocalExecutor(2, "processes", fuse=fuse))
     assert result.summary.output_rows == 30
     (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
-    assert (aside.stage, aside.attempts) == ("dies", 4)
+    assert (aside.stage, aside.error, aside.attempts) == ("dies", "WorkerDied", 4)
     assert "signal 9" in aside.message
     if fuse:  # the task is the file, whose rows were not counted
         assert (aside.first_stage, aside.rows) == ("JsonlReader", None)

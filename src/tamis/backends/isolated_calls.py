@@ -15,7 +15,7 @@ from tamis.stages.base import Emission, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import Publish
 from tamis.tasks import Task
 
-__all__ = ["IsolatedCalls"]
+__all__ = ["AllItemsFailedError", "IsolatedCalls"]
 
 Stage = ProcessingStage[Any, Any]
 Made = tuple[Task[Any], Emission]
@@ -92,8 +92,8 @@ class IsolatedCalls:
         """Go on without the items that fail. If all do, or too many, the error of the whole batch is raised."""
         kept = [n for n in range(len(self._items)) if n not in search.failed]
         if search.is_hopeless or not kept or (not search.failed and error is not None):
-            first = next(iter(search.failed.values()), None)
-            raise error or AllItemsFailedError(first.error if first else "the worker died")
+            unknown = Failure(self.names[0], "the worker died, but not with any item alone", died=True)
+            raise error or AllItemsFailedError(next(iter(search.failed.values()), unknown))
         self.failed = [FailedItem(self._items.select([n])[0], problem) for n, problem in search.failed.items()]
         self.tasks = self._items.select(kept)
 
@@ -125,7 +125,11 @@ class IsolatedCalls:
 
 
 class AllItemsFailedError(Exception):
-    """Every item of a batch kills its worker."""
+    """Every item of a batch fails, or too many do. It has the failure of the first."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error)
+        self.failure = failure
 
 
 def _remove(made: list[Made]) -> None:

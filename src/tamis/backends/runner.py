@@ -14,7 +14,7 @@ from typing import Any
 from tamis.backends.async_calls import AsyncCalls, AwaitedResults, CallTimedOutError, WorkerLoop
 from tamis.backends.children import Children
 from tamis.backends.group_spec import GroupSpec, RunPaths
-from tamis.backends.isolated_calls import IsolatedCalls
+from tamis.backends.isolated_calls import AllItemsFailedError, IsolatedCalls
 from tamis.backends.isolation import FailedItem, Isolation
 from tamis.backends.outcome import Failure, Outcome, failure_of
 from tamis.backends.payload import Envelope, enclose, encode_payload
@@ -131,6 +131,8 @@ class GroupRunner:
         except CallTimedOutError as error:
             failure = Failure(self._spec.names[self._at], str(error), died=True, timed_out=True)
             self._abandon(Outcome(failure=failure))
+        except AllItemsFailedError as error:
+            self._abandon(Outcome(failure=error.failure))
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             self._abandon(Outcome(failure=self._failure(error)))
         self._read = (0, 0)
