@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pure-Python benchmarks of a test run are not worth more than the machine has.
 JOBS ?= 2
 
-.PHONY: quickstart test test-all check lint format bench wheel clean
+.PHONY: quickstart test test-all chaos check lint format bench wheel clean
 
 quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, write a report.
 	@$(BIN)/tamis quickstart
@@ -18,6 +18,9 @@ test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
 
 test-all: $(VENV)/.dev lint  ## The same with every combination of executor and pipeline.
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+
+chaos: $(VENV)/.dev  ## Kill runs 50 times on each executor, and compare what they end with.
+	@TAMIS_CHAOS_ROUNDS=50 $(BIN)/python -m pytest tests/integration/test_chaos.py --timeout 7200
 
 check: $(VENV)/.dev lint  ## The same without Ray and without slow tests: for every few minutes of work.
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder -m "not ray and not slow and not exhaustive"

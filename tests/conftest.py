@@ -22,6 +22,7 @@ if (
 _ON_RAY = (
     "test_a_cluster_that_is_started_changes_neither_signals_nor_the_environment",
     "test_a_ray_cluster_is_started_and_stopped",
+    "test_a_streaming_run_ends_the_same_whatever_is_killed",
     "test_an_actor_fetches_and_sends_while_it_computes",
     "test_client.py",
     "test_one_actor_keeps_many_calls_in_flight",

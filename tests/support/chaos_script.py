@@ -1,0 +1,53 @@
+"""A run with fan-out, a branch and a shuffle, to be killed: ``python chaos_script.py INPUT OUTPUT RUN_DIR EXECUTOR``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from tamis import DocumentBatch, LocalExecutor, Pipeline, processing_stage
+from tamis.stages.deduplication.exact import ExactDeduplication
+from tamis.stages.flow import Route
+from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+
+
+@processing_stage(name="thirds", fans_out=True)
+def thirds(task: DocumentBatch) -> list[DocumentBatch]:
+    time.sleep(0.02)
+    return [task.select(range(start, task.num_items, 3)) for start in range(3)]
+
+
+@processing_stage(name="mark")
+def mark(task: DocumentBatch) -> DocumentBatch:
+    time.sleep(0.01)
+    numbers = task["n"].to_pylist()
+    marked = task.with_column("half", ["a" if n % 2 else "b" for n in numbers])
+    return marked.keep([n % 7 != 0 for n in numbers], "divisible by 7", score=numbers)
+
+
+def main() -> None:
+    source, target, run_dir, name = sys.argv[1:]
+    branches = {"a": [JsonlWriter(f"{target}/a", shard_bytes="2KiB")], "b": [ParquetWriter(f"{target}/b")]}
+    stages = [
+        JsonlReader(source, files_per_partition=1),
+        thirds,
+        mark,
+        ExactDeduplication(text_field="text"),
+        thirds.with_(name="again"),
+        Route("half", branches),
+    ]
+    if name == "streaming":
+        from tamis.backends.streaming import StreamingExecutor
+
+        executor = StreamingExecutor()
+    else:
+        executor = LocalExecutor(2, name)
+    result = Pipeline("chaos", stages=stages).run(executor, run_dir=run_dir, progress="off")
+    counts = {s.name: [s.rows_in, s.rows_out, s.dropped, s.quarantined, s.files] for s in result.stages if not s.internal}
+    drops = result.drops().drop_columns(["source"]).to_pylist()
+    print(json.dumps({"counts": counts, "drops": drops, "before": result.summary.tasks_before}))
+
+
+if __name__ == "__main__":
+    main()
