@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis import DocumentBatch, LocalExecutor, Pipeline, ProcessingStage
-from tamis.errors import DataError, FailureBudgetError, PlanError, StageError
+from tamis.errors import FailureBudgetError, PlanError, StageError
 from tamis.runs.directory import RunDirectory
 from tamis.runs.result import RunResult
 from tamis.stages.io import JsonlReader, JsonlWriter
@@ -213,7 +213,7 @@ class Closed(ProcessingStage[FileGroup, DocumentBatch]):
 
     def process(self, task: FileGroup) -> DocumentBatch:
         if "b.txt" in task.data:
-            raise DataError("it is damaged", path="b.txt")
+            raise EOFError("it is damaged")
         return DocumentBatch({"text": list(task.data)})
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_read_is_set_aside_alone(tmp_path: Path) -> None:
     result = Pipeline("p", stages=[Closed()]).run(LocalExecutor(0), [task], run_dir=tmp_path / "run", progress="off")
     assert [t for task in result for t in task.data["text"].to_pylist()] == ["a.txt", "c.txt"]
     (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
-    assert (aside.files, aside.error, aside.stage) == (["b.txt"], "DataError", "closed")
+    assert (aside.files, aside.error, aside.stage) == (["b.txt"], "EOFError", "closed")
     assert aside.read().data == ["b.txt"]
     assert (result.summary.tasks_set_aside, result.summary.tasks_uncounted) == (1, 1)
 

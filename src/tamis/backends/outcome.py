@@ -104,10 +104,13 @@ def failure_of(stage: str, error: Exception) -> Failure:
 
 
 def is_of_items(error: BaseException) -> bool:
-    """Whether an exception may be the fault of single items. Those of tamis name a mistake in the pipeline."""
+    """Whether an exception may be the fault of single items.
+
+    Those of tamis name a mistake in the pipeline, or input that cannot be read where the reader is told to stop.
+    """
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         return False
-    return not isinstance(error, TamisError) or isinstance(error, DataError)
+    return not isinstance(error, TamisError)
 
 
 def _is_ours(filename: str) -> bool:
