@@ -1,4 +1,4 @@
-"""A run with fan-out, a branch and a shuffle, to be killed: ``python chaos_script.py INPUT OUTPUT RUN_DIR EXECUTOR``."""
+"""A run with fan-out, a branch and a shuffle, to be killed: chaos_script.py INPUT OUTPUT RUN_DIR EXECUTOR."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ def main() -> None:
     else:
         executor = LocalExecutor(2, name)
     result = Pipeline("chaos", stages=stages).run(executor, run_dir=run_dir, progress="off")
-    counts = {s.name: [s.rows_in, s.rows_out, s.dropped, s.quarantined, s.files] for s in result.stages if not s.internal}
+    counts = {
+        s.name: [s.rows_in, s.rows_out, s.dropped, s.quarantined, s.files] for s in result.stages if not s.internal
+    }
     drops = result.drops().drop_columns(["source"]).to_pylist()
-    print(json.dumps({"counts": counts, "drops": drops, "before": result.summary.tasks_before}))
+    sys.stdout.write(json.dumps({"counts": counts, "drops": drops, "before": result.summary.tasks_before}) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from tamis.stages.io.paths import base_name, filesystem, is_local, join, parent,
 
 __all__ = ["FinishedBatch", "FinishedWork", "OutputPlace"]
 
+_KEY, _FILES = b'{"key":"', b',"files":['
+
 
 @dataclass(frozen=True)
 class OutputPlace:
@@ -130,17 +132,20 @@ class FinishedWork:
     def _load(self, path: str, tell: Callable[[str], object]) -> None:
         self._segments.append(Path(path).open("rb"))  # noqa: SIM115 - held open
         for start, line in committed_lines(path, tell):
-            if line.startswith(b'{"key":'):
-                self._add(json.loads(line), start, len(line))
+            if line.startswith(_KEY):
+                self._add(line, start)
                 self.finished = None
             else:
                 self._note(json.loads(line))
 
-    def _add(self, values: dict[str, Any], start: int, length: int) -> None:
-        key = values["key"]
-        self._lines[key] = len(self._segments) - 1, start, length
+    def _add(self, line: bytes, start: int) -> None:
+        key = line[len(_KEY) : line.index(b'"', len(_KEY))].decode()
+        self._lines[key] = len(self._segments) - 1, start, len(line)
         self._invalid.discard(key)
-        for file in values.get("files", ()):
+        # Quotes within a text are escaped, so this is where the files begin and end. The rest is read when it is needed.
+        at = line.find(_FILES)
+        end = line.find(b'],"', at) if at >= 0 else 0
+        for file in json.loads(line[at + len(_FILES) - 1 : end + 1 if end >= 0 else -2]) if at >= 0 else ():
             before = self._files.get(file["path"])
             if before is not None and before.key != key:
                 self._invalid.add(before.key)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import inspect
+import itertools
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -293,6 +295,8 @@ class SourceStage(ProcessingStage[X, Y]):
     input_id: str = ""
     """An id of all tasks together, equal for the same input: that of the latest complete listing, empty before it."""
 
+    _notes_input: bool = False
+
     def outputs(self) -> tuple[list[str], list[str]]:
         return ["data"], []
 
@@ -317,20 +321,32 @@ class SourceStage(ProcessingStage[X, Y]):
 
     def noting_input(self, tasks: Iterable[Y]) -> Iterator[Y]:
         """Pass on the tasks, and set :attr:`input_id` when all of them were made. For use in :meth:`splits`."""
+        self._notes_input = True
         count = ids = 0
         for task in tasks:
-            count, ids = count + 1, ids + int(digest(task.get_deterministic_id()), 16)  # in any order
+            count, ids = count + 1, ids + _number(task.get_deterministic_id())  # in any order
             yield task
         self.input_id = digest(count, ids)
 
     def current_input_id(self) -> str:
         """List the input as it is now, and return its id."""
-        for _ in self.noting_input(self.splits("")):
-            pass
+        self._notes_input = False
+        tasks = iter(self.splits(""))
+        first = list(itertools.islice(tasks, 1))
+        listed = tasks if self._notes_input else self.noting_input(itertools.chain(first, tasks))
+        collections.deque(listed, maxlen=0)
         return self.input_id
 
     def process(self, task: X) -> list[Y]:  # type: ignore[override]  # a list is one of the forms allowed there
         return list(self.splits(""))
+
+
+def _number(task_id: str | None) -> int:
+    """An id as a number: most are hexadecimal digits."""
+    try:
+        return int(task_id or "", 16)
+    except ValueError:
+        return int(digest(task_id), 16)
 
 
 class CompositeStage(ProcessingStage[X, Y]):

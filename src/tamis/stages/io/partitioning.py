@@ -103,7 +103,7 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
         """Groups of an earlier start of the run whose files are all there, and the files that are in none of them."""
         if not self._groups:
             return [], files
-        present = {redacted(file.path): file for file in files}
+        present = {redacted(file.path) if "://" in file.path else file.path: file for file in files}
         known = []
         for paths in self._groups:
             group = [present[path] for path in paths if path in present]

@@ -115,7 +115,7 @@ def base_name(path: str) -> str:
 
 def is_utf8(path: str) -> bool:
     """Whether a path is valid UTF-8. Python represents the other bytes of a local file name by lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in path)
+    return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def escaped(path: str) -> str:
