@@ -33,6 +33,8 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self.finished: Any = Finished()
+        self.outputs: Any = 0
+        self.file_count = 0
 
     def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
         pass

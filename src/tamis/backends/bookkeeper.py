@@ -231,7 +231,7 @@ class Bookkeeper:
     @property
     def has_result(self) -> bool:
         """Whether something has come to the end of the pipeline."""
-        return any(self._done[g.index] for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g))
+        return bool(self._journal.outputs or self._journal.file_count)
 
     def check_budget(self) -> None:
         """End the run if more rows have failed than it allows."""

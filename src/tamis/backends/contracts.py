@@ -79,9 +79,13 @@ class Journal(Protocol):
 
     Attributes:
         finished: What earlier starts of the run have finished.
+        outputs: Tasks that reached the end of the pipeline.
+        file_count: Output files.
     """
 
     finished: FinishedWork
+    outputs: Any
+    file_count: int
 
     def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
         """Record the number that a task of a source got."""

@@ -125,6 +125,7 @@ class _Unwritten:
 
     def __init__(self, finished: FinishedWork) -> None:
         self.finished = finished
+        self.outputs = self.file_count = 0
 
     def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
         """Nothing to record."""

@@ -61,4 +61,5 @@ def _group(plan: Plan, group: Group) -> dict[str, Any]:
 
 
 def _texts(parameters: Mapping[str, Any]) -> dict[str, str]:
-    return {str(name): redacted(shortened(repr(value), PARAMETER_CHARACTERS)) for name, value in parameters.items()}
+    shown = {name: value for name, value in parameters.items() if name != "storage_options"}  # may hold passwords
+    return {str(name): redacted(shortened(repr(value), PARAMETER_CHARACTERS)) for name, value in shown.items()}

@@ -142,7 +142,7 @@ class FinishedWork:
         key = line[len(_KEY) : line.index(b'"', len(_KEY))].decode()
         self._lines[key] = len(self._segments) - 1, start, len(line)
         self._invalid.discard(key)
-        # Quotes within a text are escaped, so this is where the files begin and end. The rest is read when it is needed.
+        # Quotes within a text are escaped, so the files begin and end here. The rest is read when it is needed.
         at = line.find(_FILES)
         end = line.find(b'],"', at) if at >= 0 else 0
         for file in json.loads(line[at + len(_FILES) - 1 : end + 1 if end >= 0 else -2]) if at >= 0 else ():
