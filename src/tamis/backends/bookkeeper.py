@@ -60,6 +60,7 @@ class Bookkeeper:
         self._writes = [has_sink(plan, g) for g in plan.groups]
         self._done: Counter[int] = Counter()  # tasks by group
         self._set_aside: Counter[int] = Counter()
+        self._worked: set[int] = set()  # groups that have made something
         self._first_problem = ""
         self._failures, self._failed_rows = failures or FailurePolicy(), 0
         self._keys = group_keys(plan)
@@ -121,6 +122,8 @@ class Bookkeeper:
         if self._writes[group.index] and any(e.vertex != END for e in outcome.outputs):
             self._journal.flush()  # the outputs name files, which the next stage must find under these names
         self._count(group, batch, outcome.stats)
+        if outcome.outputs or inside or outcome.published or any(s.dropped for s in outcome.stats.values()):
+            self._worked.add(group.index)
 
     def recall(self, group: Group, batch: list[Envelope]) -> list[Envelope] | None:
         """What an earlier start of the run made of a batch; ``None`` if it has to be processed.
@@ -133,6 +136,8 @@ class Bookkeeper:
         made = self._outputs(group, batch, finished)
         counts = {self._vertices[name]: StageStats(name, **numbers) for name, numbers in finished.counts.items()}
         self._journal.recalled(finished)
+        if made or finished.files or any(stats.dropped for stats in counts.values()):
+            self._worked.add(group.index)
         self._count(group, batch, counts, set_aside=finished.set_aside)
         return made
 
@@ -225,8 +230,8 @@ class Bookkeeper:
         self.tell(f"stage {failure.stage!r}: {task}, {shown}, is set aside in {self._quarantine}: {failure.error}")
 
     def has_worked(self, group: Group) -> bool:
-        """Whether a group has processed something without a failure."""
-        return self._done[group.index] > 0
+        """Whether a group has made something: tasks, files or dropped rows."""
+        return group.index in self._worked
 
     @property
     def has_result(self) -> bool:
