@@ -103,6 +103,8 @@ def parser() -> argparse.ArgumentParser:
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
+    _add_why(command("why", "why", "Show what became of a row: kept or dropped where, by what, with which score."))
+    _add_drops(command("drops", "drops", "Show how many rows were dropped where and why, and some of them."))
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
@@ -252,6 +254,45 @@ def _add_runs(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--yes", "-y", action="store_true", help="with clean: do not ask")
     command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
+
+
+def _add_past_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_dir", metavar="RUN", help="the run's directory")
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_why(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument(
+        "row",
+        metavar="ROW",
+        nargs="?",
+        default="",
+        help="the row, FILE:POSITION as reports show it; with --line FILE:LINE",
+    )
+    command.add_argument("--line", action="store_true", help="the number is that of a line of the file, from 1")
+    command.add_argument(
+        "--id",
+        metavar="COLUMN=VALUE",
+        dest="where",
+        type=_column_value,
+        help="find the row by a value; reads the input",
+    )
+
+
+def _column_value(text: str) -> tuple[str, str]:
+    column, equals, value = text.partition("=")
+    if not column or not equals:
+        raise argparse.ArgumentTypeError(f"expected COLUMN=VALUE, not {text!r}")
+    return column, value
+
+
+def _add_drops(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--stage", metavar="NAME", default="", help="only rows that this stage dropped")
+    command.add_argument("--reason", metavar="TEXT", default="", help="only reasons that contain this text")
+    command.add_argument("--sample", metavar="N", type=_count, default=0, help="show N of the rows, chosen by chance")
+    command.add_argument("--seed", metavar="N", type=_count, default=0, help="choose other rows (%(default)s)")
 
 
 def _age(text: str) -> float:

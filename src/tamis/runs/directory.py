@@ -150,7 +150,9 @@ class RunDirectory:
         self.manifest = read_manifest(self.path)
         if fresh:  # :meth:`clear` removes it once nothing else speaks against the new run
             self.replaced_run, self.manifest = self.manifest.get("run", ""), {}
-        elif not self.manifest and any(os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")):
+        elif not self.manifest and any(
+            os.path.exists(os.path.join(self.path, sign)) for sign in ("run.json", "ledger")
+        ):
             raise PlanError(
                 f"{self.path} holds a run that cannot be continued, since it has no manifest.json. Give another run "
                 "directory, or start over with --fresh, run(fresh=True)"
