@@ -105,6 +105,9 @@ def parser() -> argparse.ArgumentParser:
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
     _add_why(command("why", "why", "Show what became of a row: kept or dropped where, by what, with which score."))
     _add_drops(command("drops", "drops", "Show how many rows were dropped where and why, and some of them."))
+    _add_quarantine(
+        command("quarantine", "quarantine", "List the rows and tasks that a run set aside, or run them again.")
+    )
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
@@ -293,6 +296,17 @@ def _add_drops(command: argparse.ArgumentParser) -> None:
     command.add_argument("--reason", metavar="TEXT", default="", help="only reasons that contain this text")
     command.add_argument("--sample", metavar="N", type=_count, default=0, help="show N of the rows, chosen by chance")
     command.add_argument("--seed", metavar="N", type=_count, default=0, help="choose other rows (%(default)s)")
+
+
+def _add_quarantine(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--stage", metavar="NAME", default="", help="only what this stage failed on")
+    command.add_argument(
+        "--retry", action="store_true", help="run it again from the stage that failed on, after the cause is mended"
+    )
+    command.add_argument(
+        "--limit", metavar="N", type=_count, default=100, help="list at most N; 0 lists all (%(default)s)"
+    )
 
 
 def _age(text: str) -> float:

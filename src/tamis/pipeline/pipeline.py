@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tamis.backends.base import Executor
 from tamis.backends.contracts import FAILURE_BUDGET
@@ -18,6 +18,9 @@ from tamis.runs.progress import Observer
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
+
+if TYPE_CHECKING:
+    from tamis.pipeline.retry import RetryResult
 
 __all__ = ["Pipeline"]
 
@@ -150,6 +153,20 @@ class Pipeline:
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
         return run_plan(plan, executor, initial, *given)
+
+    def retry(self, run_dir: str | os.PathLike[str], stage: str = "") -> RetryResult:
+        """Run again what a run of this pipeline has set aside, after a fix, from the stage that failed on.
+
+        Rows that pass are written to the output directory of the run, in files of their own, and leave the
+        quarantine; the counts and the report of the run are brought up to date. What fails again stays.
+
+        Args:
+            run_dir: The run's directory.
+            stage: Only what this stage failed on.
+        """
+        from tamis.pipeline.retry import retry_run
+
+        return retry_run(self.plan(initial=None), os.fspath(run_dir), stage)
 
     def _recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""

@@ -160,6 +160,9 @@ class FinishedWork:
             file = self._files.get(values["resized"])
             if file is not None:
                 file.nbytes = values["bytes"]
+        elif "released" in values:  # rows were taken out of the quarantine: their batch is recorded again
+            for path in values["released"]:
+                self._files.pop(path, None)
         elif "drops" in values:
             for file in values["files"]:
                 self._files[file["path"]] = _File("", file["bytes"], file.get("temporary", ""))

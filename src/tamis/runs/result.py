@@ -77,6 +77,18 @@ class RunResult:
 
         return list(failures(self.run_dir))
 
+    def retry(self, pipeline: Any, stage: str = "") -> Any:
+        """Run again what was set aside, with the mended pipeline: ``pipeline.retry(result.run_dir)``.
+
+        Args:
+            pipeline: The :class:`tamis.pipeline.Pipeline`.
+            stage: Only what this stage failed on.
+        """
+        retried = pipeline.retry(self.run_dir, stage)
+        self.summary, self.state = retried.summary, retried.summary.state
+        self._tasks = self._directory.output_count()
+        return retried
+
     def stage(self, name: str) -> StageStats:
         """The counts of one stage.
 
