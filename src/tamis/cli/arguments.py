@@ -108,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     _add_quarantine(
         command("quarantine", "quarantine", "List the rows and tasks that a run set aside, or run them again.")
     )
+    _add_diff(command("diff", "diff", "Compare two runs: settings, counts, and the rows that only one of them kept."))
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
@@ -242,12 +243,13 @@ def _add_doctor(command: argparse.ArgumentParser) -> None:
 def _add_runs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "action",
-        metavar="list|clean",
+        metavar="list|clean|compare",
         nargs="?",
-        choices=("list", "clean"),
+        choices=("list", "clean", "compare"),
         default="list",
-        help="list the runs (the default), or remove the scratch data of those that failed or were killed",
+        help="list the runs (the default), remove the scratch data of those that failed or were killed, or compare two",
     )
+    command.add_argument("runs", metavar="RUN", nargs="*", help="with compare: the directories of two runs")
     command.add_argument("--dir", metavar="DIR", default=os.path.join(".tamis", "runs"), help="where (%(default)s)")
     command.add_argument(
         "--older-than",
@@ -296,6 +298,12 @@ def _add_drops(command: argparse.ArgumentParser) -> None:
     command.add_argument("--reason", metavar="TEXT", default="", help="only reasons that contain this text")
     command.add_argument("--sample", metavar="N", type=_count, default=0, help="show N of the rows, chosen by chance")
     command.add_argument("--seed", metavar="N", type=_count, default=0, help="choose other rows (%(default)s)")
+
+
+def _add_diff(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_a", metavar="RUN_A", help="the directory of one run")
+    command.add_argument("run_b", metavar="RUN_B", help="the directory of the other run")
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def _add_quarantine(command: argparse.ArgumentParser) -> None:

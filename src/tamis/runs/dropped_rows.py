@@ -21,7 +21,7 @@ from tamis.tasks.base import digest
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["DroppedRow", "Thresholds", "count_drops", "drops_of_row", "sample_drops"]
+__all__ = ["DroppedRow", "Thresholds", "count_drops", "described_rows", "drops_of_row", "ledger_of", "sample_drops"]
 
 _TEXTS: Final = pa.schema(
     [f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in SCHEMA]  # so that filters compare text
@@ -84,11 +84,11 @@ def drops_of_row(run_dir: str, source: str, position: int, thresholds: Threshold
     """What the ledger says of a row, or of pieces of it."""
     import pyarrow.dataset as ds
 
-    ledger = _ledger(run_dir)
+    ledger = ledger_of(run_dir)
     if ledger is None:
         return []
     wanted = (ds.field("position") == position) & (ds.field("source") == source)
-    rows = [row for batch in ledger.to_batches(filter=wanted) for row in _rows(batch, thresholds)]
+    rows = [row for batch in ledger.to_batches(filter=wanted) for row in described_rows(batch, thresholds)]
     return sorted(rows, key=lambda row: (row.part, row.stage, row.reason))
 
 
@@ -100,7 +100,7 @@ def count_drops(run_dir: str, stage: str = "", reason: str = "") -> dict[tuple[s
         stage: Only this stage.
         reason: Only reasons that contain this text.
     """
-    ledger = _ledger(run_dir)
+    ledger = ledger_of(run_dir)
     counts: dict[tuple[str, str], int] = {}
     for batch in ledger.to_batches(columns=["stage", "reason"], filter=_wanted(stage, reason)) if ledger else ():
         for entry in pa.table(batch).group_by(["stage", "reason"]).aggregate([([], "count_all")]).to_pylist():
@@ -122,7 +122,7 @@ def sample_drops(
         seed: Another seed chooses other rows.
         thresholds: The scores that are kept.
     """
-    ledger = _ledger(run_dir)
+    ledger = ledger_of(run_dir)
     chosen: list[tuple[int, int, DroppedRow]] = []  # a heap: the greatest draw is first
     number = 0
     for batch in ledger.to_batches(filter=_wanted(stage, reason)) if ledger and count else ():
@@ -130,7 +130,7 @@ def sample_drops(
         limit = -chosen[0][0] if len(chosen) >= count else None
         near = np.flatnonzero(draws < limit) if limit is not None else np.arange(len(draws))
         near = near[np.argsort(draws[near], kind="stable")][:count]
-        for place, row in zip(near.tolist(), _rows(batch.take(pa.array(near)), thresholds), strict=True):
+        for place, row in zip(near.tolist(), described_rows(batch.take(pa.array(near)), thresholds), strict=True):
             number += 1
             heapq.heappush(chosen, (-int(draws[place]), number, row))
         while len(chosen) > count:
@@ -138,7 +138,8 @@ def sample_drops(
     return [row for *_, row in sorted(chosen, key=lambda item: (-item[0], item[2].name, item[2].stage))]
 
 
-def _ledger(run_dir: str) -> ds.Dataset | None:
+def ledger_of(run_dir: str) -> ds.Dataset | None:
+    """The drop ledger of a run, its columns of few values as text; ``None`` if it has none."""
     import pyarrow.dataset as ds
 
     folder = os.path.join(run_dir, "drops")
@@ -158,7 +159,8 @@ def _wanted(stage: str, reason: str) -> ds.Expression | None:
     return conditions[0] & conditions[-1] if conditions else None
 
 
-def _rows(batch: pa.RecordBatch, thresholds: Thresholds | None) -> Iterator[DroppedRow]:
+def described_rows(batch: pa.RecordBatch, thresholds: Thresholds | None) -> Iterator[DroppedRow]:
+    """The rows of a batch of the ledger."""
     for row in batch.to_pylist():
         stage, reason, score = row["stage"] or "", row["reason"] or "", row["score"]
         if isinstance(score, float) and math.isnan(score):
@@ -178,16 +180,16 @@ def _rows(batch: pa.RecordBatch, thresholds: Thresholds | None) -> Iterator[Drop
 
 def _draws(batch: pa.RecordBatch, seed: int) -> NDArray[np.uint64]:
     """A number for each row that follows from its name, its stage and the seed, and from nothing else."""
-    mixed = numpy_array(batch.column("position").fill_null(0)).astype(np.uint64)
+    draws = numpy_array(batch.column("position").fill_null(0)).astype(np.uint64)
     for name in ("source", "part", "stage", "reason"):
         encoded = batch.column(name).fill_null("").dictionary_encode()
         hashes = np.array([int(digest(seed, value), 16) for value in encoded.dictionary.to_pylist()], np.uint64)
         if len(hashes):
-            mixed = _mixed(mixed ^ hashes[numpy_array(encoded.indices)])
-    return mixed
+            draws = mixed(draws ^ hashes[numpy_array(encoded.indices)])
+    return draws
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The mixing step of splitmix64: every bit of the result depends on every bit of the value."""
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
