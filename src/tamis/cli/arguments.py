@@ -109,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
         command("quarantine", "quarantine", "List the rows and tasks that a run set aside, or run them again.")
     )
     _add_diff(command("diff", "diff", "Compare two runs: settings, counts, and the rows that only one of them kept."))
+    _add_rethreshold(command("rethreshold", "rethreshold", "Write the output of a run with other thresholds."))
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
@@ -304,6 +305,19 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
     command.add_argument("run_a", metavar="RUN_A", help="the directory of one run")
     command.add_argument("run_b", metavar="RUN_B", help="the directory of the other run")
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_rethreshold(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--output", metavar="DIR", required=True, help="where to write: a new or empty directory")
+    command.add_argument(
+        "--set",
+        dest="settings",
+        metavar="STAGE.PARAM=VALUE",
+        action="append",
+        required=True,
+        help="a threshold: the stage by name, class or number from 1; may be given several times",
+    )
 
 
 def _add_quarantine(command: argparse.ArgumentParser) -> None:

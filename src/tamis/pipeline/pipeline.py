@@ -20,6 +20,7 @@ from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
 
 if TYPE_CHECKING:
+    from tamis.pipeline.rethreshold import Rethresholded
     from tamis.pipeline.retry import RetryResult
 
 __all__ = ["Pipeline"]
@@ -167,6 +168,17 @@ class Pipeline:
         from tamis.pipeline.retry import retry_run
 
         return retry_run(self.plan(initial=None), os.fspath(run_dir), stage)
+
+    def rethreshold(self, run_dir: str | os.PathLike[str], after: Pipeline) -> Rethresholded:
+        """Write the output that a run of this pipeline would have with other thresholds, from the scores that it kept.
+
+        Args:
+            run_dir: The run's directory.
+            after: The same pipeline with other thresholds, and with another directory to write to.
+        """
+        from tamis.pipeline.rethreshold import rethreshold
+
+        return rethreshold(os.fspath(run_dir), self.plan(), after.plan())
 
     def _recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""
