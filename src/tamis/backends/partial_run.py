@@ -83,6 +83,7 @@ class PartialRun:
         plan: The plan.
         places: Where files of the run go.
         until: The vertex to stop before; none to go on to the end of the pipeline.
+        alone: Whether to run only the vertex that is given tasks, and nothing after it.
         is_between: Whether a file, by its path, is data between stages: such a file gets its name at once.
     """
 
@@ -91,9 +92,12 @@ class PartialRun:
         plan: Plan,
         places: RunPaths,
         until: int | None = None,
+        *,
+        alone: bool = False,
         is_between: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._plan, self._places, self._until, self._is_between = plan, places, until, is_between
+        self._alone = alone
         self._runners: dict[int, GroupRunner] = {}
 
     def __enter__(self) -> PartialRun:
@@ -131,7 +135,7 @@ class PartialRun:
                 if outcome.drops is not None:
                     whole.drops.append(outcome.drops)
                 for envelope in outcome.outputs:
-                    if envelope.vertex in (END, self._until):
+                    if self._alone or envelope.vertex in (END, self._until):
                         whole.outputs.append(envelope)
                     else:
                         waiting.setdefault(envelope.vertex, []).append(decode_payload(envelope.payload))
@@ -173,8 +177,8 @@ class PartialRun:
 
     def _spec(self, group: Group, entry: int) -> GroupSpec:
         """The stages of a group from a vertex on, up to the one to stop before."""
-        inside: set[int] = set()
-        waiting = [entry]
+        inside: set[int] = {entry} if self._alone else set()
+        waiting = [] if self._alone else [entry]
         while waiting:
             number = waiting.pop()
             if number in group.vertices and number != self._until and number not in inside:

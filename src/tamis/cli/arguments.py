@@ -110,6 +110,9 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_diff(command("diff", "diff", "Compare two runs: settings, counts, and the rows that only one of them kept."))
     _add_rethreshold(command("rethreshold", "rethreshold", "Write the output of a run with other thresholds."))
+    _add_replay(
+        command("replay", "replay", "Run a stage again on one batch of a run, in this process, to see what it does.")
+    )
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     return top
 
@@ -317,6 +320,19 @@ def _add_rethreshold(command: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         help="a threshold: the stage by name, class or number from 1; may be given several times",
+    )
+
+
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--stage", metavar="NAME", required=True, help="the stage")
+    command.add_argument(
+        "--task", metavar="ID", default="", help="the batch, by id or place; lists them when not given"
+    )
+    command.add_argument(
+        "--pdb",
+        choices=("error", "start"),
+        help="open Python's debugger where the stage raises, or before its first line; --debug is --pdb error",
     )
 
 

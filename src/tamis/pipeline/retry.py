@@ -154,7 +154,7 @@ class _Retry:
             self._ledger = Ledger(directory.ledger)
             try:
                 between = os.path.join(directory.scratch, "")
-                with PartialRun(self._plan, self._places, None, lambda path: path.startswith(between)) as part:
+                with PartialRun(self._plan, self._places, is_between=lambda path: path.startswith(between)) as part:
                     for batch, asides in work:
                         if asides:
                             self._repeat(part, batch, asides)
