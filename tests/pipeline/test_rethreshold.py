@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -41,7 +43,9 @@ def corpus(folder: Path, ending: str = ".jsonl", rows: int = 300) -> Path:
     return folder
 
 
-def pipeline(data: Path, out: Path, words: tuple[int, int], signs: float, ending: str = ".jsonl") -> Pipeline:
+def pipeline(
+    data: Path, out: Path, words: tuple[int, int], signs: float, ending: str = ".jsonl", columns: bool = True
+) -> Pipeline:
     reader = ParquetReader(str(data)) if ending == ".parquet" else JsonlReader(str(data), blocksize="3KiB")
     writer = (
         ParquetWriter(str(out))
@@ -52,10 +56,15 @@ def pipeline(data: Path, out: Path, words: tuple[int, int], signs: float, ending
         "rows",
         stages=[
             reader,
-            ScoreFilter(WordCountFilter(min_words=words[0], max_words=words[1]), score_field="words"),
+            ScoreFilter(
+                WordCountFilter(min_words=words[0], max_words=words[1]), score_field="words" if columns else None
+            ),
             Modify(str.upper),
             OddOnes(),
-            ScoreFilter(NonAlphaNumericFilter(max_non_alpha_numeric_to_text_ratio=signs), score_field="signs"),
+            ScoreFilter(
+                NonAlphaNumericFilter(max_non_alpha_numeric_to_text_ratio=signs),
+                score_field="signs" if columns else None,
+            ),
             writer,
         ],
     )
@@ -98,6 +107,32 @@ def test_the_same_bytes_as_a_full_run_with_generated_thresholds(tmp_path: Path, 
         assert result.files == len(files_in(whole))
         assert result.rescored < 300
     assert files_in(tmp_path / "out") == before
+
+
+def test_scores_that_the_run_kept_beside_the_output(tmp_path: Path) -> None:
+    data = corpus(tmp_path / "in")
+    first = pipeline(data, tmp_path / "out", (5, 20), 0.3, columns=False)
+    run_dir = run(first, tmp_path / "run", keep_scores=True)
+    assert "words" not in json.loads(next((tmp_path / "out").glob("*.jsonl")).read_text().splitlines()[0])
+    for number, (words, signs) in enumerate(SETTINGS[1:]):
+        whole, made = tmp_path / f"whole-{number}", tmp_path / f"made-{number}"
+        run(pipeline(data, whole, words, signs, columns=False), tmp_path / f"run-{number}")
+        first.rethreshold(run_dir, pipeline(data, made, words, signs, columns=False))
+        assert (files_in(made) if made.exists() else {}) == files_in(whole), (words, signs)
+
+
+def test_kept_scores_have_every_row_and_stay_when_the_run_is_started_again(tmp_path: Path) -> None:
+    data = corpus(tmp_path / "in")
+    first = pipeline(data, tmp_path / "out", (5, 20), 0.3, columns=False)
+    run(first, tmp_path / "run", keep_scores=True)
+    scores = pq.read_table(tmp_path / "run" / "scores")
+    words = scores.filter(pc.equal(scores["stage"].cast(pa.string()), "word_count"))
+    assert words.num_rows == 300
+    assert pc.sum(words["kept"]).as_py() == sum(1 for score in words["score"].to_pylist() if 5 <= score <= 20)
+    write_rows(data / "9.jsonl", [{"id": 1, "text": "one two three four five six"}])
+    more = first.run(LocalExecutor(workers=0), run_dir=tmp_path / "run", progress="off", keep_scores=True)
+    assert pq.read_table(tmp_path / "run" / "scores").num_rows > scores.num_rows
+    assert more.summary.output_files == len(files_in(tmp_path / "out"))
 
 
 def test_parquet_has_the_same_rows_and_schema(tmp_path: Path) -> None:

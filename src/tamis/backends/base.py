@@ -31,6 +31,7 @@ class Run:
         initial: Tasks for the first stage if it is not a source.
         keep_drops: Whether to record which rows were dropped.
         failures: What happens to tasks that have failed for good.
+        keep_scores: Whether to record the scores of all rows.
         stats: The counts of each stage, filled by the executor, even if the run fails.
     """
 
@@ -42,6 +43,7 @@ class Run:
     keep_drops: bool = True
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     stats: list[StageStats] = field(default_factory=list)
+    keep_scores: bool = False
 
 
 class Executor(Protocol):

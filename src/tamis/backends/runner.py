@@ -374,6 +374,8 @@ class GroupRunner:
         members = self._spec.members.get(vertex, (vertex,))
         for some in scored:
             self._stats(members[some.stage]).add_scores(some)
+            if self._places.scores and isinstance(children.parent, TableTask):
+                self._records.score(self._spec.names[members[some.stage]], some, children.parent)
         if isinstance(children.parent, TableTask):
             made.made_of(children.parent)
         return made

@@ -167,6 +167,11 @@ def _add_run(command: argparse.ArgumentParser) -> None:
         help="end the run when more rows than this fail: a number, or a share below 1; 0 ends it with the first",
     )
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
+    command.add_argument(
+        "--keep-scores",
+        action="store_true",
+        help="record the scores of all rows, so that thresholds can be changed later",
+    )
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")

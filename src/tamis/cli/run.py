@@ -31,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
             write(plan)
         return 0
     progress: ProgressKind = "off" if arguments.quiet else arguments.progress
-    own = {name: getattr(recipe.run, name) for name in ("run_dir", "scratch", "drop_ledger", "failure_budget")}
+    settings = ("run_dir", "scratch", "drop_ledger", "failure_budget", "keep_scores")
+    own = {name: getattr(recipe.run, name) for name in settings}
     result = pipeline.run(executor, progress=progress, fresh=arguments.fresh, **own)
     if arguments.json:
         print_json({**result.summary.to_dict(), "run_dir": str(result.run_dir)})
@@ -61,6 +62,7 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "run_dir": getattr(arguments, "run_dir", None),
         "scratch": getattr(arguments, "scratch", None),
         "failure_budget": getattr(arguments, "failure_budget", None),
+        "keep_scores": True if getattr(arguments, "keep_scores", False) else None,
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}

@@ -123,6 +123,7 @@ class Pipeline:
         scratch: str | None = None,
         fresh: bool = False,
         failure_budget: float | None = FAILURE_BUDGET,
+        keep_scores: bool = False,
     ) -> RunResult:
         """Run the pipeline, or go on with a run of it that did not come to its end.
 
@@ -145,6 +146,8 @@ class Pipeline:
             failure_budget: How many rows may be set aside, because a stage raised or crashed on them, before the run
                 ends: a number of rows, or a share of those that were read, which counts once more than 1,000 have
                 failed. ``0``: the first failure ends the run. ``None``: any number.
+            keep_scores: Whether to record the score of every row by every filter in the run directory, so that
+                thresholds can be changed afterwards (:meth:`rethreshold`) without ``score_field`` columns.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -153,7 +156,7 @@ class Pipeline:
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
-        return run_plan(plan, executor, initial, *given)
+        return run_plan(plan, executor, initial, *given, keep_scores=keep_scores)
 
     def retry(self, run_dir: str | os.PathLike[str], stage: str = "") -> RetryResult:
         """Run again what a run of this pipeline has set aside, after a fix, from the stage that failed on.

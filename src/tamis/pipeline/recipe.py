@@ -75,6 +75,7 @@ class RunSettings:
         drop_ledger: Whether to record in the run directory which rows were dropped, and why.
         failure_budget: How many rows may be set aside before the run ends: a number, or a share of those read; 0 ends
             it with the first failure.
+        keep_scores: Whether to record the score of every row by every filter in the run directory.
     """
 
     executor: str | None = None
@@ -89,6 +90,7 @@ class RunSettings:
     scratch: str | None = None
     drop_ledger: bool = True
     failure_budget: float | None = FAILURE_BUDGET
+    keep_scores: bool = False
 
     def __post_init__(self) -> None:
         if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:
@@ -109,7 +111,14 @@ class RunSettings:
         cls: Any = find(EXECUTORS.get(name, name))
         if not (isinstance(cls, type) and all(hasattr(cls, method) for method in ("check", "execute", "describe"))):
             raise RecipeError(f"{name} is not an executor: that is a class like tamis.backends.base.Executor")
-        others = ("executor", "run_dir", "scratch", "drop_ledger", "failure_budget")  # not for the executor
+        others = (
+            "executor",
+            "run_dir",
+            "scratch",
+            "drop_ledger",
+            "failure_budget",
+            "keep_scores",
+        )  # not for the executor
         given = {name: value for name, value in asdict(self).items() if value is not None and name not in others}
         known = inspect.signature(cls).parameters
         unknown = [setting for setting in given if setting not in known]

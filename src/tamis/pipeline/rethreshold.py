@@ -2,7 +2,8 @@
 
 Rows that are kept before and after are copied from the existing output. Rows that were dropped by a changed criterion,
 and whose score in the drop ledger passes now, are read from the source again, and only they run through the stages.
-Rows whose score does not pass any more are left out: their scores are in the output, in the column ``score_field``.
+Rows whose score does not pass any more are left out: their scores are in the output, in the column ``score_field``, or
+in ``scores/`` of the run directory (``run(keep_scores=True)``).
 
 The new files have the names, the rows and the order of rows that a full run with the new thresholds writes. Files of
 JSON lines have the same bytes. This holds for stages that treat each row by itself.
@@ -10,12 +11,11 @@ JSON lines have the same bytes. This holds for stages that treat each row by its
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,22 +26,22 @@ from tamis.backends.group_spec import RunPaths
 from tamis.backends.partial_run import PartialRun
 from tamis.backends.payload import decode_payload
 from tamis.errors import DataError, PlanError, StageError
-from tamis.pipeline.threshold_changes import ChangedCriterion, changed_criteria, check_shape
+from tamis.pipeline.threshold_changes import ChangedCriterion, DroppedPositions, changed_criteria, check_shape
+from tamis.pipeline.written_rows import WrittenRows
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
 from tamis.runs.dropped_rows import ledger_of
 from tamis.runs.finished_work import FinishedWork
+from tamis.runs.kept_scores import kept_scores
 from tamis.runs.publication import publish, sync
 from tamis.runs.report import load_summary
 from tamis.runs.stats import DONE
 from tamis.stages.base import SourceStage
-from tamis.stages.io.byte_streams import byte_stream
-from tamis.stages.io.encoders import JsonlEncoder
-from tamis.stages.io.json_lines import parse_json_lines
 from tamis.stages.io.paths import base_name
-from tamis.stages.io.writers import WriterStage, chosen_columns
+from tamis.stages.io.writers import WriterStage
 from tamis.stages.text.filters.chain import KeepStep, Rows
-from tamis.tasks import DocumentBatch, FileGroup, FileSlice, RowNames
+from tamis.stages.text.forms import name_of
+from tamis.tasks import DocumentBatch, FileGroup
 from tamis.tasks.base import digest
 
 __all__ = ["Rethresholded", "rethreshold"]
@@ -101,7 +101,7 @@ def rethreshold(run_dir: str, before: Plan, after: Plan) -> Rethresholded:
     output = sinks[1].destination.path
     if os.path.isdir(output) and os.listdir(output):
         raise PlanError(f"{output}: the directory for the new output is not empty. Choose another one")
-    _check_scores(changes, before, sinks[0])
+    _check_scores(changes, sinks[0], run_dir)
     has_dropped = any(stats.dropped for stats in load_summary(run_dir).stages)
     if has_dropped and ledger_of(run_dir) is None and any(change.admits_more for change in changes):
         raise PlanError(
@@ -110,16 +110,15 @@ def rethreshold(run_dir: str, before: Plan, after: Plan) -> Rethresholded:
     return _Rethreshold(run_dir, before, after, sinks[0], sinks[1], changes).run()
 
 
-def _check_scores(changes: Sequence[ChangedCriterion], plan: Plan, sink: WriterStage) -> None:
-    """Refuse a stricter criterion whose scores the output does not have."""
+def _check_scores(changes: Sequence[ChangedCriterion], sink: WriterStage, run_dir: str) -> None:
+    """Refuse a stricter criterion whose scores were not kept."""
+    has_scores = os.path.isdir(os.path.join(run_dir, "scores"))
     for change in changes:
-        column = change.before.writes or (change.before.reads if isinstance(change.before, KeepStep) else None)
-        is_written = column is not None and (sink.fields is None or column in sink.fields)
-        if change.admits_less and not is_written:
+        if change.admits_less and not has_scores and change.column_in(sink) is None:
             raise PlanError(
                 f"{change.stage!r} is stricter now, but the scores of the rows that it kept are not in the output. Run "
-                f"the whole pipeline with the new thresholds, and with score_field=... of this stage, so that they are "
-                "there the next time"
+                "the whole pipeline with the new thresholds. To have the scores the next time: "
+                "tamis run --keep-scores, run(keep_scores=True), or score_field=... of this stage"
             )
 
 
@@ -137,6 +136,7 @@ class _Rethreshold:
         self._looser = [change for change in changes if change.admits_more]
         self._stricter = [change for change in changes if change.admits_less]
         self._result = Rethresholded(new.destination.path)
+        self._stored: dict[tuple[str, int], NDArray[np.float64]] = {}  # of the rows of a file, by stricter criterion
 
     def run(self) -> Rethresholded:
         directory = RunDirectory(self._run_dir)
@@ -157,7 +157,8 @@ class _Rethreshold:
                 some = tasks[start : start + size]
                 drops = self._drops(some)
                 for task in some:
-                    written = {base_name(path): path for path in files.get(task.task_id, ())}
+                    written = {base_name(path): path for path in sorted(files.get(task.task_id, ()))}
+                    self._load_scores(task, list(written.values()), drops)
                     if any(len(drops.candidates.get(s.path, ())) for s in task.slices):
                         self._task(task, reader, stages, drops, written)
                     else:
@@ -182,13 +183,13 @@ class _Rethreshold:
 
     # -- what the drop ledger says -------------------------------------------------------------------------------------
 
-    def _drops(self, tasks: Sequence[FileGroup]) -> _Drops:
+    def _drops(self, tasks: Sequence[FileGroup]) -> DroppedPositions:
         """Which rows of some tasks were dropped, and which of those may be kept now."""
         import pyarrow.dataset as ds
 
         ledger = ledger_of(self._run_dir)
-        found = _Drops()
-        if ledger is None or not self._looser:
+        found = DroppedPositions()
+        if ledger is None:
             return found
         paths = sorted({s.path for task in tasks for s in task.slices})
         for batch in ledger.to_batches(
@@ -218,10 +219,31 @@ class _Rethreshold:
             mask[rows] |= change.may_keep(scores)
         return mask
 
+    def _load_scores(self, task: FileGroup, files: Sequence[str], drops: DroppedPositions) -> None:
+        """The scores of the rows in some files, from the run directory, where the files do not have them."""
+        self._stored.clear()
+        stored = os.path.join(self._run_dir, "scores", f"1-{task.task_id}.parquet")  # the reader is the vertex 1
+        for number, change in enumerate(self._stricter if files else ()):
+            if change.column_in(self._old) is not None:
+                continue
+            found = kept_scores(stored, change.stage, name_of(change.before.operation))
+            counts = [len(WrittenRows.read(path, self._old)) for path in files]
+            scores = np.zeros(0) if found is None else found[0][~drops.are_named(found[1], found[2])]
+            if len(scores) != sum(counts):
+                raise DataError(
+                    f"the run has kept {len(scores)} scores of {change.stage!r} for {sum(counts)} rows of the output",
+                    path=stored,
+                    hint="It was not run with --keep-scores from its start on, or the stage ran in another worker than "
+                    "the reader. Run the whole pipeline with the new thresholds.",
+                )
+            ends = np.cumsum(counts)
+            for path, piece in zip(files, np.split(scores, ends[:-1]), strict=True):
+                self._stored[path, number] = piece
+
     # -- one file of the output ----------------------------------------------------------------------------------------
 
     def _task(
-        self, task: FileGroup, reader: PartialRun, stages: PartialRun, drops: _Drops, written: dict[str, str]
+        self, task: FileGroup, reader: PartialRun, stages: PartialRun, drops: DroppedPositions, written: dict[str, str]
     ) -> None:
         """The files of a task of which some rows are kept now that were not before."""
         outcome = reader.run(1, [task])
@@ -241,12 +263,12 @@ class _Rethreshold:
         self,
         block: DocumentBatch,
         candidates: NDArray[np.bool_],
-        drops: _Drops,
+        drops: DroppedPositions,
         path: str | None,
         stages: PartialRun,
     ) -> None:
         places = np.flatnonzero(~drops.are_in(block, drops.all))
-        rows = OutputRows.read(path, self._old) if path is not None else OutputRows(self._old)
+        rows = WrittenRows.read(path, self._old) if path is not None else WrittenRows(self._old)
         if path is not None and len(rows) != len(places):
             raise DataError(
                 f"the output has {len(rows)} rows where the records of the run have {len(places)}",
@@ -262,16 +284,17 @@ class _Rethreshold:
 
     def _file(self, path: str) -> None:
         """A file to which no row is added."""
-        rows = OutputRows.read(path, self._old)
+        rows = WrittenRows.read(path, self._old)
         kept = self._still_kept(rows, path)
         self._write(base_name(path), rows.merged(kept, np.arange(len(rows)), None, np.zeros(0, np.int64)))
 
-    def _still_kept(self, rows: OutputRows, path: str | None) -> NDArray[np.bool_]:
+    def _still_kept(self, rows: WrittenRows, path: str | None) -> NDArray[np.bool_]:
         """Which rows of the earlier output all stricter criteria keep."""
         mask = np.ones(len(rows), np.bool_)
-        for change in self._stricter if len(rows) else ():
-            column = change.before.writes or change.before.reads
-            table = rows.columns([column])
+        for number, change in enumerate(self._stricter if len(rows) else ()):
+            column = change.column_in(self._old) or "score"
+            stored = self._stored.get((path or "", number))
+            table = rows.columns([column]) if stored is None else pa.table({column: stored})
             if column not in table.column_names:
                 raise DataError(
                     f"the output has no column {column!r} with the scores of {change.stage!r}", path=path or ""
@@ -309,106 +332,13 @@ class _Rethreshold:
             self._result.examples_kept.append({"row": names.text(row), "text": max(texts, key=len, default="")})
         return batch
 
-    def _write(self, name: str, made: OutputRows) -> None:
+    def _write(self, name: str, made: WrittenRows) -> None:
         if not len(made):
             return
         schema = made.schema()
         item = self._new.write(name, len(made), made.write, schema)
         publish(sync(item))
         self._result.files += 1
-
-
-@dataclass
-class _Drops:
-    """The positions of dropped rows by source: all of them, and those that may be kept now."""
-
-    all: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    candidates: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-
-    def add(self, path: str, dropped: NDArray[np.int64], candidates: NDArray[np.int64]) -> None:
-        """Add rows of one source."""
-        for known, more in ((self.all, dropped), (self.candidates, candidates)):
-            known[path] = np.concatenate([known[path], more]) if path in known else more
-
-    def are_in(self, block: DocumentBatch, known: dict[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether each row of a block is among some rows."""
-        names = block.names
-        assert isinstance(names, RowNames)
-        mask = np.zeros(len(names), np.bool_)
-        for code, source in enumerate(names.sources):
-            of_source = np.ones(len(names), np.bool_) if names.codes is None else names.codes == code
-            mask[of_source] = np.isin(names.positions[of_source], known.get(source, np.zeros(0, np.int64)))
-        return mask
-
-
-class OutputRows:
-    """Rows of an output file: lines as they are, or a table."""
-
-    def __init__(self, sink: WriterStage, lines: Sequence[bytes] = (), table: pa.Table | None = None) -> None:
-        self._sink, self._lines, self._table = sink, list(lines), table
-
-    @classmethod
-    def read(cls, path: str, sink: WriterStage) -> OutputRows:
-        """The rows of a file."""
-        if isinstance(sink.encoder, JsonlEncoder):
-            data = b"".join(byte_stream(FileSlice(path), sink.destination.storage_options))
-            return cls(sink, _lines(data))
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as file:
-            return cls(sink, table=file.read())
-
-    def __len__(self) -> int:
-        return len(self._lines) if self._table is None else int(self._table.num_rows)
-
-    def columns(self, names: Sequence[str]) -> pa.Table:
-        """Some columns, as far as they are there."""
-        if self._table is not None:
-            return self._table.select([name for name in names if name in self._table.column_names])
-        table = parse_json_lines(b"".join(self._lines)).table
-        return table.select([name for name in names if name in table.column_names])
-
-    def text(self, row: int) -> str:
-        """The row, for a person."""
-        if self._table is None:
-            return self._lines[row].decode("utf-8", "replace").strip()
-        return str(self._table.slice(row, 1).to_pylist()[0])
-
-    def merged(
-        self, kept: NDArray[np.bool_], places: NDArray[np.int64], new: DocumentBatch | None, at: NDArray[np.int64]
-    ) -> OutputRows:
-        """The rows that are kept, and new ones, in the order of their places."""
-        chosen = np.flatnonzero(kept)
-        order = np.argsort(np.concatenate([places[chosen], at]), kind="stable")
-        added = None if new is None else chosen_columns(new, self._sink.fields, None)
-        if isinstance(self._sink.encoder, JsonlEncoder):
-            lines = [self._lines[row] for row in chosen.tolist()]
-            if added is not None:
-                buffer = io.BytesIO()
-                JsonlEncoder().write(added, buffer)
-                lines += _lines(buffer.getvalue())
-            return OutputRows(self._sink, [lines[place] for place in order.tolist()])
-        tables = [] if self._table is None else [self._table.take(pa.array(chosen))]
-        tables += [] if added is None else [added]
-        whole = pa.concat_tables(tables, promote_options="permissive")
-        if self._table is not None:
-            whole = whole.cast(pa.schema(list(self._table.schema), self._table.schema.metadata))
-        return OutputRows(self._sink, table=whole.take(pa.array(order)).combine_chunks())
-
-    def schema(self) -> pa.Schema | None:
-        """The schema of the rows, where all files must have the same."""
-        return None if self._table is None else self._sink.encoder.schema(self._table)
-
-    def write(self, sink: BinaryIO) -> None:
-        """Write the rows."""
-        if self._table is not None:
-            self._sink.encoder.write(self._table, sink)
-        else:
-            sink.write(self._sink.encoder._compress(b"".join(self._lines)))
-
-
-def _lines(data: bytes) -> list[bytes]:
-    return [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
 def _files_of_tasks(finished: FinishedWork) -> dict[str, list[str]]:
@@ -431,7 +361,7 @@ def _places_of(batch: DocumentBatch, block: DocumentBatch) -> NDArray[np.int64]:
     return np.array([known[name] for name in names.to_texts()], np.int64)
 
 
-def _check_order(block: DocumentBatch, places: NDArray[np.int64], rows: OutputRows) -> None:
+def _check_order(block: DocumentBatch, places: NDArray[np.int64], rows: WrittenRows) -> None:
     """Refuse an output whose rows are in another order than those of the input."""
     if not len(rows):
         return

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tamis.backends.group_spec import RunPaths
 from tamis.backends.isolation import Isolation
@@ -23,6 +23,7 @@ from tamis.backends.outcome import Failure
 from tamis.backends.partial_run import PartialOutcome, PartialRun, barrier_after
 from tamis.backends.payload import output_entry
 from tamis.errors import PlanError, StageError, did_you_mean, redacted
+from tamis.pipeline.asides import Aside, identified, renumbered, write_record
 from tamis.pipeline.outputs import Outputs
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory, kept_output
@@ -35,23 +36,14 @@ from tamis.runs.ledger import Ledger
 from tamis.runs.publication import publish, sync
 from tamis.runs.quarantine import FailedRows
 from tamis.runs.report import load_summary, write_report
-from tamis.runs.set_aside import DATA, SetAsideTask, tasks_set_aside
+from tamis.runs.set_aside import DATA, tasks_set_aside
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES, RunSummary, StageStats
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import remove_file
 from tamis.stages.scratch import write_file
-from tamis.tasks import FileGroup, Task
-from tamis.tasks.base import digest
-from tamis.tasks.storage import parse_order
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from tamis.tasks import FileGroup
 
 __all__ = ["RetryResult", "retry_run"]
-
-RETRIED: Final = 900_000_000
-"""Added to the place of a batch, after it, for what is made of its rows that failed before. No stage makes as many
-tasks of one."""
 
 QUARANTINE_EXAMPLES: Final = 20
 
@@ -75,26 +67,6 @@ class RetryResult:
     failed: int = 0
     left: int = 0
     files: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Aside:
-    """Some rows of one stage, or a whole task, that one batch has set aside."""
-
-    vertex: int
-    tasks: list[Task[Any]]
-    paths: list[str]
-    rows: FailedRows | None = None
-    records: list[SetAsideTask] = field(default_factory=list)
-
-    @property
-    def has_killed(self) -> bool:
-        errors = self.rows.errors if self.rows is not None else [record.error for record in self.records]
-        return "WorkerDied" in errors
-
-    @property
-    def count(self) -> int:
-        return sum(1 if isinstance(task, FileGroup) else task.num_items for task in self.tasks)
 
 
 def retry_run(plan: Plan, run_dir: str, stage: str = "") -> RetryResult:
@@ -172,31 +144,31 @@ class _Retry:
                 found.append(batch)
         return found
 
-    def _asides(self, batch: FinishedBatch, stage: str) -> Iterator[_Aside]:
+    def _asides(self, batch: FinishedBatch, stage: str) -> Iterator[Aside]:
         """What a batch has set aside and a stage can be given again."""
         folder = self._directory.quarantine
         paths = [f["path"] for f in batch.files if f["path"].startswith(folder) and os.path.exists(f["path"])]
         records = (
             {record.data: record for record in tasks_set_aside(folder)} if any(p.endswith(DATA) for p in paths) else {}
         )
-        whole: list[_Aside] = []
+        whole: list[Aside] = []
         for path in paths:
             if path.endswith(".parquet"):
                 rows = FailedRows.read(path)
                 if stage in ("", rows.stage):
-                    task = _identified(rows.rows, rows.place)
-                    yield _Aside(self._vertex(rows.stage), [task], [path], rows)
+                    task = identified(rows.rows, rows.place)
+                    yield Aside(self._vertex(rows.stage), [task], [path], rows)
             elif path.endswith(DATA):
                 record = records[os.path.basename(path)]
                 if stage in ("", record.stage):
                     beside = path.removesuffix(DATA) + ".jsonl"
                     whole.append(
-                        _Aside(self._vertex(record.first_stage), [record.read()], [path, beside], records=[record])
+                        Aside(self._vertex(record.first_stage), [record.read()], [path, beside], records=[record])
                     )
         if batch.set_aside and whole:  # they were given to the stage at once
             tasks = [task for aside in whole for task in aside.tasks]
             together = [record for aside in whole for record in aside.records]
-            yield _Aside(whole[0].vertex, tasks, [p for aside in whole for p in aside.paths], records=together)
+            yield Aside(whole[0].vertex, tasks, [p for aside in whole for p in aside.paths], records=together)
         else:
             yield from whole
 
@@ -218,7 +190,7 @@ class _Retry:
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
-    def _repeat(self, part: PartialRun, batch: FinishedBatch, asides: Sequence[_Aside]) -> None:
+    def _repeat(self, part: PartialRun, batch: FinishedBatch, asides: Sequence[Aside]) -> None:
         counts = {name: StageStats(name, **copy.deepcopy(numbers)) for name, numbers in batch.counts.items()}
         released: list[str] = []
         published: list[Publish] = []
@@ -253,8 +225,8 @@ class _Retry:
             log += [json.dumps({"order": e.order, **kept_output(e.payload)}) for e in outcome.outputs]
         self._commit(batch, counts, released, published, outputs, drops, log, set_aside)
 
-    def _run(self, part: PartialRun, aside: _Aside) -> PartialOutcome:
-        tasks = [_renumbered(task, self._count) for task in aside.tasks]
+    def _run(self, part: PartialRun, aside: Aside) -> PartialOutcome:
+        tasks = [renumbered(task, self._count) for task in aside.tasks]
         name = self._plan.vertices[aside.vertex].name
         outcome = part.run(aside.vertex, tasks, Isolation((name,) if aside.has_killed else ()))
         if outcome.failure is not None and not outcome.failure.of_items:
@@ -263,7 +235,7 @@ class _Retry:
             self._outputs.check(item)
         return outcome
 
-    def _failed_again(self, aside: _Aside, failure: Failure) -> Iterator[Publish]:
+    def _failed_again(self, aside: Aside, failure: Failure) -> Iterator[Publish]:
         """Give what stays in the quarantine its new cause."""
         name = self._plan.vertices[aside.vertex].name
         at = "" if failure.stage == name else f"in {failure.stage!r}, after it passed {name!r}: "
@@ -288,9 +260,9 @@ class _Retry:
                 attempts=record.attempts + 1,
             )
             final = os.path.join(record.directory, record.data.removesuffix(DATA) + ".jsonl")
-            yield write_file(final, 0, functools.partial(_write_record, mended))
+            yield write_file(final, 0, functools.partial(write_record, mended))
 
-    def _take_out(self, counts: dict[str, StageStats], aside: _Aside, *, whole: bool) -> None:
+    def _take_out(self, counts: dict[str, StageStats], aside: Aside, *, whole: bool) -> None:
         """Take what is run again out of the counts: it is counted again."""
         if whole:
             counts.clear()
@@ -386,24 +358,3 @@ class _Retry:
             stats.scores = self._scores.get(stats.name, {})
         write_scores(self._directory.path, summary.stages)
         write_report(self._directory.path)
-
-
-def _write_record(record: SetAsideTask, sink: pa.NativeFile) -> None:
-    sink.write(record.encoded())
-
-
-def _identified(task: Task[Any], place: str) -> Task[Any]:
-    """Rows of the quarantine with the place of the batch that they were in."""
-    task.order = parse_order(place) if place else (0,)
-    task.task_id = digest("set aside", place)
-    names = getattr(task, "names", None)
-    if names is not None and len(names):
-        task._metadata = {**task._metadata, "source_files": list(names.sources[:1])}
-    return task
-
-
-def _renumbered(task: Task[Any], number: int) -> Task[Any]:
-    """The task with a place and an id that nothing else in the run has."""
-    task.order = (*task.order, RETRIED + number)
-    task.task_id = digest("retried", number, task.task_id)
-    return task

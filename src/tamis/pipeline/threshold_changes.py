@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from tamis.stages.io.readers import ReaderStage
 from tamis.stages.io.writers import WriterStage
 from tamis.stages.text.filters import Filter, Score, ScoreFilter
 from tamis.stages.text.filters.base import ThresholdFilter
-from tamis.stages.text.filters.chain import Step
+from tamis.stages.text.filters.chain import KeepStep, Step
+from tamis.tasks import DocumentBatch, RowNames
 
-__all__ = ["ChangedCriterion", "changed_criteria", "check_shape"]
+__all__ = ["ChangedCriterion", "DroppedPositions", "changed_criteria", "check_shape"]
 
 RUN_INSTEAD = "Run the whole pipeline with the new settings instead: tamis run, Pipeline.run()"
 
@@ -54,12 +55,48 @@ class ChangedCriterion:
         """Whether it may drop a row that it kept before."""
         return not _is_within(self.before, self.after)
 
+    def column_in(self, sink: WriterStage) -> str | None:
+        """The column of the output that has the scores; ``None`` if there is none."""
+        column = self.before.writes or (self.before.reads if isinstance(self.before, KeepStep) else None)
+        return column if column is not None and (sink.fields is None or column in sink.fields) else None
+
     def may_keep(self, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether it may keep rows with these scores now. A row without a score (NaN) has to be scored again."""
         low, high = _bounds(self.after)
         within: NDArray[np.bool_] = (scores >= low) & (scores <= high)
         kept: NDArray[np.bool_] = (within != self.after.invert) | np.isnan(scores)
         return kept
+
+
+@dataclass
+class DroppedPositions:
+    """The positions of dropped rows by source: all of them, and those that may be kept now."""
+
+    all: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    candidates: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def add(self, path: str, dropped: NDArray[np.int64], candidates: NDArray[np.int64]) -> None:
+        """Add rows of one source."""
+        for known, more in ((self.all, dropped), (self.candidates, candidates)):
+            known[path] = np.concatenate([known[path], more]) if path in known else more
+
+    def are_in(self, block: DocumentBatch, known: dict[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
+        """Whether each row of a block is among some rows."""
+        names = block.names
+        assert isinstance(names, RowNames)
+        mask = np.zeros(len(names), np.bool_)
+        for code, source in enumerate(names.sources):
+            of_source = np.ones(len(names), np.bool_) if names.codes is None else names.codes == code
+            mask[of_source] = np.isin(names.positions[of_source], known.get(source, np.zeros(0, np.int64)))
+        return mask
+
+    def are_named(self, positions: NDArray[np.int64], sources: list[str]) -> NDArray[np.bool_]:
+        """Whether rows with these names were dropped."""
+        of_row = np.array(sources, object)
+        mask = np.zeros(len(positions), np.bool_)
+        for source in set(sources):
+            mask |= np.isin(positions, self.all.get(source, np.zeros(0, np.int64))) & (of_row == source)
+        return mask
 
 
 def check_shape(plan: Plan) -> None:

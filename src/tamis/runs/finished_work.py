@@ -101,7 +101,7 @@ class FinishedWork:
         nothing: bool = False,
     ) -> None:
         self._scratch = directory.scratch
-        self._own_folders = (directory.drops, directory.outputs, directory.quarantine)
+        self._own_folders = (directory.drops, directory.scores, directory.outputs, directory.quarantine)
         self._segments: list[BinaryIO] = []
         self._lines: dict[str, tuple[int, int, int]] = {}  # segment, first byte and length of each line
         self._files: dict[str, _File] = {}

@@ -45,7 +45,8 @@ class Rows:
         self.member = 0
         """The position of the stage that works on the rows now, where several run as one."""
         self._written: dict[str, pa.Array] = {}
-        self._numbers = np.arange(len(self.left))  # of the rows that are left, in the batch
+        self.numbers = np.arange(len(self.left))
+        """The numbers of the rows that are left, in the batch."""
 
     @property
     def stage(self) -> str:
@@ -75,8 +76,8 @@ class Rows:
         """Leave out the rows that are not to be kept, given the scores of those."""
         if kept.all():
             return
-        self.dropped.append(Drop(self.batch, self._numbers[~kept], reason, scores, self.member))
-        self.left, self._numbers = self.left[kept], self._numbers[kept]
+        self.dropped.append(Drop(self.batch, self.numbers[~kept], reason, scores, self.member))
+        self.left, self.numbers = self.left[kept], self.numbers[kept]
 
     def result(self) -> DocumentBatch:
         """The batch of the rows that are left, with what was dropped; the same rows if nothing has changed."""
@@ -150,7 +151,7 @@ class Step:
             return
         bounds = self.operation.bounds() if self.decides and isinstance(self.operation, ThresholdFilter) else None
         name = name_of(self.operation)
-        rows.scored.append(Scored(name, scores, kept, bounds or (None, None), self.invert, rows.member))
+        rows.scored.append(Scored(name, scores, kept, bounds or (None, None), self.invert, rows.member, rows.numbers))
 
     def _criterion(self, decides: bool) -> Criterion | None:
         operation = self.operation
