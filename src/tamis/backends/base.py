@@ -41,6 +41,7 @@ class Run:
         initial: Tasks for the first stage if it is not a source.
         keep_drops: Whether to record which rows were dropped.
         failures: What happens to tasks that have failed for good.
+        keep_scores: Whether to record the scores of all rows.
         stats: The counts of each stage, filled by the executor, even if the run fails.
         recorders: Further observers, which record the run.
         sample_sinks: Receive a sample of the metrics about once a second.
@@ -56,6 +57,7 @@ class Run:
     keep_drops: bool = True
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     stats: list[StageStats] = field(default_factory=list)
+    keep_scores: bool = False
     recorders: list[Observer] = field(default_factory=list)
     sample_sinks: list[SampleSink] = field(default_factory=list)
     on_task: Callable[[TaskDone], None] | None = None

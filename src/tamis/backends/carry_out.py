@@ -26,7 +26,10 @@ def run_paths(run: Run, *, workers_sync: bool = False) -> RunPaths:
     """
     kept = run.directory
     drops = kept.drops if run.keep_drops else ""
-    return RunPaths(kept.scratch, kept.quarantine, kept.outputs, drops, workers_sync, kept.payloads, kept.staging)
+    scores = kept.scores if run.keep_scores else ""
+    return RunPaths(
+        kept.scratch, kept.quarantine, kept.outputs, drops, workers_sync, kept.payloads, kept.staging, scores
+    )
 
 
 def carry_out(

@@ -63,6 +63,7 @@ class RunPaths:
     Args:
         scratch: For data between stages: a local path or an fsspec address.
         quarantine, outputs, drops: For rows that could not be read, tasks at the end of the pipeline, dropped rows.
+        scores: For the scores of all rows, if they are kept.
         payloads: For tasks on their way from one worker to another; below ``scratch`` when not given.
         staging: Where files for the other directories wait for the driver, on machines that do not see them.
         workers_sync: Whether workers force output files to disk: the driver may be on another machine.
@@ -75,6 +76,7 @@ class RunPaths:
     workers_sync: bool = False
     payloads: str = ""
     staging: str = ""
+    scores: str = ""
 
     @property
     def local(self) -> str:

@@ -380,6 +380,8 @@ class GroupRunner:
         members = self._spec.members.get(vertex, (vertex,))
         for some in scored:
             self._stats(members[some.stage]).add_scores(some)
+            if self._places.scores and isinstance(children.parent, TableTask):
+                self._records.score(self._spec.names[members[some.stage]], some, children.parent)
         if isinstance(children.parent, TableTask):
             made.made_of(children.parent)
         return made
@@ -393,12 +395,15 @@ class GroupRunner:
         if not drop.batch.has_names:
             source = f"{self._spec.names[vertex]} {format_order(children.parent.order)}"
             drop = replace(drop, batch=drop.batch.named(source))
-        member = self._spec.members.get(vertex, (vertex,))[drop.stage]
+        members = self._spec.members.get(vertex, (vertex,))
+        member = members[drop.stage]
         stats = self._stats(member)
         stats.dropped[drop.reason] = stats.dropped.get(drop.reason, 0) + len(drop.rows)
         account.drop(drop)
         self._records.drop(self._spec.names[member], drop)
-        if DROPPED in self._spec.edges[vertex]:
+        if (
+            member == members[-1] and DROPPED in self._spec.edges[vertex]
+        ):  # of stages that run as one, the ways of the last
             children.dropped.append(self._dropped_rows(member, drop))
 
     def _end(self, vertex: int, children: Children | None) -> None:

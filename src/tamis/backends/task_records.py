@@ -11,11 +11,13 @@ from tamis.backends.group_spec import RunPaths
 from tamis.backends.isolation import FailedItem
 from tamis.errors import redacted
 from tamis.runs.drops import DropLog
+from tamis.runs.kept_scores import ScoreLog
 from tamis.runs.quarantine import FailedRows
 from tamis.runs.set_aside import DATA, SetAsideTask
 from tamis.stages.emit import BadRows, Drop, Publish
 from tamis.stages.scratch import save_task, write_file
 from tamis.tasks import FileGroup, TableTask
+from tamis.tasks.scored import Scored
 from tamis.tasks.storage import format_order
 
 if TYPE_CHECKING:
@@ -38,11 +40,16 @@ class TaskRecords:
         self._places, self._drops = places, DropLog()
         self._bad: dict[str, list[dict[str, Any]]] = {}
         self._failed: list[FailedItem] = []
+        self._scores = ScoreLog()
 
     def drop(self, stage: str, drop: Drop) -> None:
         """Note rows that a stage dropped, if the run has a drop ledger."""
         if self._places.drops:
             self._drops.add(stage, drop)
+
+    def score(self, stage: str, scored: Scored, batch: TableTask) -> None:
+        """Note the scores that a stage gave to rows of a batch, if the run keeps them."""
+        self._scores.add(stage, scored, batch)
 
     def quarantine(self, stage: str, bad: BadRows) -> None:
         """Note rows that a stage could not read."""
@@ -65,6 +72,9 @@ class TaskRecords:
         """Write what was noted: files to publish, and a drop ledger that is too short for a file."""
         published = [self._write_quarantine(stage, task_id) for stage in self._bad]
         published += self._write_failed(task_id)
+        if self._scores:
+            final = os.path.join(self._places.scores, f"{group}-{task_id}.parquet")
+            published.append(write_file(final, 0, self._scores.write, self._places.staging))
         if not self._drops:
             return published, None
         table = self._drops.table()

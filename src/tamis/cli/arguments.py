@@ -108,6 +108,16 @@ def parser() -> argparse.ArgumentParser:
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
     _add_monitor(command("monitor", "monitor", "Write files that start Prometheus and Grafana against runs."))
+    _add_why(command("why", "why", "Show what became of a row: kept or dropped where, by what, with which score."))
+    _add_drops(command("drops", "drops", "Show how many rows were dropped where and why, and some of them."))
+    _add_quarantine(
+        command("quarantine", "quarantine", "List the rows and tasks that a run set aside, or run them again.")
+    )
+    _add_diff(command("diff", "diff", "Compare two runs: settings, counts, and the rows that only one of them kept."))
+    _add_rethreshold(command("rethreshold", "rethreshold", "Write the output of a run with other thresholds."))
+    _add_replay(
+        command("replay", "replay", "Run a stage again on one batch of a run, in this process, to see what it does.")
+    )
     _add_runs(command("runs", "runs", "List runs, or free the space that past runs take."))
     _add_top(command("top", "top", "Show a run in the terminal while it goes on."))
     _add_ui(command("ui", "ui", "Show runs in a browser on this machine: live, with the rows they dropped."))
@@ -170,6 +180,11 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--metrics-host", metavar="HOST", help="address to listen on (127.0.0.1)")
     command.add_argument("--traces", action="store_true", help="send OpenTelemetry traces")
+    command.add_argument(
+        "--keep-scores",
+        action="store_true",
+        help="record the scores of all rows, so that thresholds can be changed later",
+    )
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")
@@ -267,12 +282,13 @@ def _add_monitor(command: argparse.ArgumentParser) -> None:
 def _add_runs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "action",
-        metavar="list|clean",
+        metavar="list|clean|compare",
         nargs="?",
-        choices=("list", "clean"),
+        choices=("list", "clean", "compare"),
         default="list",
-        help="list the runs (the default), or remove the scratch data of those that failed or were killed",
+        help="list the runs (the default), remove the scratch data of those that failed or were killed, or compare two",
     )
+    command.add_argument("runs", metavar="RUN", nargs="*", help="with compare: the directories of two runs")
     command.add_argument("--dir", metavar="DIR", default=os.path.join(".tamis", "runs"), help="where (%(default)s)")
     command.add_argument(
         "--older-than",
@@ -302,6 +318,88 @@ def _add_ui(command: argparse.ArgumentParser) -> None:
 
 def _add_completion(command: argparse.ArgumentParser) -> None:
     command.add_argument("shell", metavar="bash|zsh|fish", choices=("bash", "zsh", "fish"), help="the shell")
+
+
+def _add_past_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_dir", metavar="RUN", help="the run's directory")
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_why(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument(
+        "row",
+        metavar="ROW",
+        nargs="?",
+        default="",
+        help="the row, FILE:POSITION as reports show it; with --line FILE:LINE",
+    )
+    command.add_argument("--line", action="store_true", help="the number is that of a line of the file, from 1")
+    command.add_argument(
+        "--id",
+        metavar="COLUMN=VALUE",
+        dest="where",
+        type=_column_value,
+        help="find the row by a value; reads the input",
+    )
+
+
+def _column_value(text: str) -> tuple[str, str]:
+    column, equals, value = text.partition("=")
+    if not column or not equals:
+        raise argparse.ArgumentTypeError(f"expected COLUMN=VALUE, not {text!r}")
+    return column, value
+
+
+def _add_drops(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--stage", metavar="NAME", default="", help="only rows that this stage dropped")
+    command.add_argument("--reason", metavar="TEXT", default="", help="only reasons that contain this text")
+    command.add_argument("--sample", metavar="N", type=_count, default=0, help="show N of the rows, chosen by chance")
+    command.add_argument("--seed", metavar="N", type=_count, default=0, help="choose other rows (%(default)s)")
+
+
+def _add_diff(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_a", metavar="RUN_A", help="the directory of one run")
+    command.add_argument("run_b", metavar="RUN_B", help="the directory of the other run")
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_rethreshold(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--output", metavar="DIR", required=True, help="where to write: a new or empty directory")
+    command.add_argument(
+        "--set",
+        dest="settings",
+        metavar="STAGE.PARAM=VALUE",
+        action="append",
+        required=True,
+        help="a threshold: the stage by name, class or number from 1; may be given several times",
+    )
+
+
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--stage", metavar="NAME", required=True, help="the stage")
+    command.add_argument(
+        "--task", metavar="ID", default="", help="the batch, by id or place; lists them when not given"
+    )
+    command.add_argument(
+        "--pdb",
+        choices=("error", "start"),
+        help="open Python's debugger where the stage raises, or before its first line; --debug is --pdb error",
+    )
+
+
+def _add_quarantine(command: argparse.ArgumentParser) -> None:
+    _add_past_run(command)
+    command.add_argument("--stage", metavar="NAME", default="", help="only what this stage failed on")
+    command.add_argument(
+        "--retry", action="store_true", help="run it again from the stage that failed on, after the cause is mended"
+    )
+    command.add_argument(
+        "--limit", metavar="N", type=_count, default=100, help="list at most N; 0 lists all (%(default)s)"
+    )
 
 
 def _age(text: str) -> float:

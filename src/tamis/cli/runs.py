@@ -20,6 +20,13 @@ def run(arguments: argparse.Namespace) -> int:
     """List runs, or free the space that past ones take."""
     from tamis.runs.past_runs import find_runs
 
+    if (arguments.action == "compare") != (len(arguments.runs) == 2):
+        complain("'tamis runs compare' takes the directories of two runs, and nothing else takes any")
+        return 2
+    if arguments.action == "compare":
+        from tamis.cli.diff import compare
+
+        return compare(*arguments.runs, as_json=arguments.json)
     runs = find_runs(arguments.dir)
     if arguments.action == "clean":
         return _clean(runs, arguments.older_than, arguments.yes)

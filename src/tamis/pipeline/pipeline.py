@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tamis.backends.base import Executor
 from tamis.backends.contracts import FAILURE_BUDGET
@@ -20,6 +20,10 @@ from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
+
+if TYPE_CHECKING:
+    from tamis.pipeline.rethreshold import Rethresholded
+    from tamis.pipeline.retry import RetryResult
 
 __all__ = ["Pipeline"]
 
@@ -124,6 +128,7 @@ class Pipeline:
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
         traces: bool | None = None,
+        keep_scores: bool = False,
     ) -> RunResult:
         """Run the pipeline, or go on with a run of it that did not come to its end.
 
@@ -149,6 +154,8 @@ class Pipeline:
             metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one. By default none.
             metrics_host: The address to listen on; by default only programs of this machine can connect.
             traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
+            keep_scores: Whether to record the score of every row by every filter in the run directory, so that
+                thresholds can be changed afterwards (:meth:`rethreshold`) without ``score_field`` columns.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -158,7 +165,32 @@ class Pipeline:
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
         with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
-            return run_plan(plan, executor, initial, *given, monitor=monitor)
+            return run_plan(plan, executor, initial, *given, monitor=monitor, keep_scores=keep_scores)
+
+    def retry(self, run_dir: str | os.PathLike[str], stage: str = "") -> RetryResult:
+        """Run again what a run of this pipeline has set aside, after a fix, from the stage that failed on.
+
+        Rows that pass are written to the output directory of the run, in files of their own, and leave the
+        quarantine; the counts and the report of the run are brought up to date. What fails again stays.
+
+        Args:
+            run_dir: The run's directory.
+            stage: Only what this stage failed on.
+        """
+        from tamis.pipeline.retry import retry_run
+
+        return retry_run(self.plan(initial=None), os.fspath(run_dir), stage)
+
+    def rethreshold(self, run_dir: str | os.PathLike[str], after: Pipeline) -> Rethresholded:
+        """Write the output that a run of this pipeline would have with other thresholds, from the scores that it kept.
+
+        Args:
+            run_dir: The run's directory.
+            after: The same pipeline with other thresholds, and with another directory to write to.
+        """
+        from tamis.pipeline.rethreshold import rethreshold
+
+        return rethreshold(os.fspath(run_dir), self.plan(), after.plan())
 
     def _recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""

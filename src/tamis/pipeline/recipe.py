@@ -59,6 +59,7 @@ OF_THE_RUN: Final = (
     "scratch",
     "drop_ledger",
     "failure_budget",
+    "keep_scores",
     "metrics_port",
     "metrics_host",
     "traces",
@@ -90,6 +91,7 @@ class RunSettings:
         metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one.
         metrics_host: The address to listen on; by default only programs of this machine can connect.
         traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
+        keep_scores: Whether to record the score of every row by every filter in the run directory.
     """
 
     executor: str | None = None
@@ -107,6 +109,7 @@ class RunSettings:
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK
     traces: bool | None = None
+    keep_scores: bool = False
 
     def __post_init__(self) -> None:
         if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:

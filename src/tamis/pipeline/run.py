@@ -49,6 +49,7 @@ def run_plan(
     recipe: str = "",
     fresh: bool = False,
     failure_budget: float | None = FAILURE_BUDGET,
+    keep_scores: bool = False,
     *,
     monitor: RunMonitor,
 ) -> RunResult:
@@ -76,7 +77,7 @@ def run_plan(
             directory.write_text(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
             with StopSignal() as stop:
-                run = Run(directory, journal, observer, stop, initial, drop_ledger, failures)
+                run = Run(directory, journal, observer, stop, initial, drop_ledger, failures, keep_scores=keep_scores)
                 return _run(plan, executor, description, run, outputs, started, monitor)
     finally:
         directory.release()

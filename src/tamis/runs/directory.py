@@ -12,6 +12,7 @@ ledger/         the input, what is finished and which files it made: a segment f
 outputs.jsonl   the tasks at the end of the pipeline; tables among them are in outputs/
 quarantine/     rows that could not be read, and tasks that were given up
 drops/          which rows were left out, by which stage, why, with which score: Parquet
+scores/         the scores of all rows, if the run keeps them: Parquet
 scratch/        data between stages, unless scratch.txt says where else it is kept; removed when the run is done
 run.lock        which process uses the directory; removed when the run ends
 """
@@ -86,6 +87,7 @@ class RunDirectory:
         self.quarantine = os.path.join(self.path, "quarantine")
         self.outputs = os.path.join(self.path, "outputs")
         self.drops = os.path.join(self.path, "drops")
+        self.scores = os.path.join(self.path, "scores")
         self.ledger = os.path.join(self.path, "ledger")
 
         self.run_id = ""
@@ -140,7 +142,7 @@ class RunDirectory:
         """Remove the run that the directory holds. Files of another origin stay."""
         self.remove_scratch()
         os.makedirs(os.path.join(self.path, "scratch"), exist_ok=True)
-        for name in (self.ledger, self.drops, self.quarantine, self.outputs):
+        for name in (self.ledger, self.drops, self.scores, self.quarantine, self.outputs):
             remove_directory(name)
         for name in ("manifest.json", "run.json", "report.html", "plan.txt", "plan.json", "outputs.jsonl"):
             remove_file(os.path.join(self.path, name))
@@ -196,7 +198,7 @@ class RunDirectory:
 
     def keeps(self, path: str) -> bool:
         """Whether a file is part of the run's own record, not output."""
-        own = (self.quarantine, self.outputs, self.drops)
+        own = (self.quarantine, self.outputs, self.drops, self.scores)
         return path.startswith(join(self.scratch, "")) or any(path.startswith(f + os.sep) for f in own)
 
     def write_text(self, name: str, text: str) -> str:

@@ -103,7 +103,7 @@ class FinishedWork:
         nothing: bool = False,
     ) -> None:
         self._scratch = directory.scratch
-        self._own_folders = (directory.drops, directory.outputs, directory.quarantine)
+        self._own_folders = (directory.drops, directory.scores, directory.outputs, directory.quarantine)
         self._segments: list[BinaryIO] = []
         self._lines: dict[str, tuple[int, int, int]] = {}  # segment, first byte and length of each line
         self._files: dict[str, _File] = {}
@@ -165,6 +165,9 @@ class FinishedWork:
             file = self._files.get(values["resized"])
             if file is not None:
                 file.nbytes = values["bytes"]
+        elif "released" in values:  # rows were taken out of the quarantine: their batch is recorded again
+            for path in values["released"]:
+                self._files.pop(path, None)
         elif "drops" in values:
             for file in values["files"]:
                 self._files[file["path"]] = _File("", file["bytes"], file.get("temporary", ""))

@@ -139,7 +139,7 @@ class RunJournal:
             if not self._directory.keeps(item.final):
                 self._count(redacted(item.final), item.rows, item.nbytes)
             self.finished.supersede(redacted(item.final))
-        record = batch.line([*batch.files, *map(_entry, published)])
+        record = batch.line([*batch.files, *map(ledger_entry, published)])
         syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
         with self._changed:
             while self._pending.is_full and self._thread is not None and self._error is None:
@@ -276,7 +276,7 @@ class RunJournal:
         if commit.drops:
             drops = self._write_drops(commit.drops)
             commit.published.append(drops)
-            commit.records.append({"drops": drops.rows, "files": [_entry(drops)]})
+            commit.records.append({"drops": drops.rows, "files": [ledger_entry(drops)]})
         with _explained(self._directory.ledger, "finished work cannot be recorded"):
             for source, tasks in commit.fed.items():
                 self._ledger.append({"fed": source, "tasks": tasks})
@@ -315,7 +315,7 @@ class RunJournal:
             self.files.append({"path": path, "rows": rows, "bytes": nbytes})
 
 
-def _entry(item: Publish) -> dict[str, Any]:
+def ledger_entry(item: Publish) -> dict[str, Any]:
     """A file as the ledger names it. With the temporary name, a rename that a crash prevented can be made up for."""
     entry: dict[str, Any] = {"path": redacted(item.final), "rows": item.rows, "bytes": item.nbytes}
     if item.temporary != item.final:

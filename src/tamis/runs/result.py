@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,6 +12,10 @@ from tamis.runs.directory import RunDirectory
 from tamis.runs.drops import read_drops
 from tamis.runs.stats import RunSummary, StageStats
 from tamis.tasks import Task
+
+if TYPE_CHECKING:
+    from tamis.runs.failures import Failed
+    from tamis.runs.why import RowStory
 
 
 class RunResult:
@@ -53,6 +57,37 @@ class RunResult:
         All of it is read into memory; for a large run, read the Parquet files in ``drops/`` of the run directory.
         """
         return read_drops(self._directory.drops)
+
+    def why(self, row: str = "", *, line: bool = False, where: tuple[str, str] | None = None) -> RowStory:
+        """What became of a row, kept or dropped, and where it comes from.
+
+        Args:
+            row: The name of the row, ``source:position`` as reports show it. The last parts of the path are enough.
+            line: Whether the number is that of a line of the file, counted from 1.
+            where: Instead of a name, a column and a value that only this row has.
+        """
+        from tamis.runs.why import why
+
+        return why(self.run_dir, row, line=line, where=where)
+
+    @property
+    def failures(self) -> list[Failed]:
+        """Rows and tasks that were set aside, with their cause."""
+        from tamis.runs.failures import failures
+
+        return list(failures(self.run_dir))
+
+    def retry(self, pipeline: Any, stage: str = "") -> Any:
+        """Run again what was set aside, with the mended pipeline: ``pipeline.retry(result.run_dir)``.
+
+        Args:
+            pipeline: The :class:`tamis.pipeline.Pipeline`.
+            stage: Only what this stage failed on.
+        """
+        retried = pipeline.retry(self.run_dir, stage)
+        self.summary, self.state = retried.summary, retried.summary.state
+        self._tasks = self._directory.output_count()
+        return retried
 
     def stage(self, name: str) -> StageStats:
         """The counts of one stage.

@@ -61,6 +61,16 @@ class StageStats:
         for name, histogram in other.scores.items():
             self.scores.setdefault(name, ScoreHistogram.like(histogram)).add(histogram)
 
+    def subtract(self, other: StageStats) -> None:
+        """Take counts that were added before out of these. Histograms stay."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) - getattr(other, name))
+        for mine, theirs in ((self.dropped, other.dropped), (self.custom, other.custom)):
+            for key, count in theirs.items():
+                mine[key] = mine.get(key, 0) - count  # type: ignore[assignment]  # int or float, as it was
+                if not mine[key]:
+                    del mine[key]
+
     def add_scores(self, scored: Scored) -> None:
         """Count the scores of some rows."""
         histogram = self.scores.get(scored.name)

@@ -27,6 +27,7 @@ class Scored:
         bounds: The scores that are kept, where that is known.
         inverted: Whether scores within the bounds are dropped instead.
         stage: For several stages that run as one, the position of the one that gave the scores.
+        rows: The numbers of the rows in the batch that the stage was given; ``None`` where that is not known.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Scored:
     bounds: Bounds = (None, None)
     inverted: bool = False
     stage: int = 0
+    rows: NDArray[np.int64] | None = None
 
 
 def numbers_of(scores: Any) -> NDArray[np.float64] | None:

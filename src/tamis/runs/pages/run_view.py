@@ -73,7 +73,7 @@ class RunView:
                 problem = problem or "not read, since reading took too long"
                 break
             rows = read_rows(
-                source, positions, row_format=self._format(source), limits=limits, changed_after=self._ended()
+                source, positions, row_format=self.row_format(source), limits=limits, changed_after=self._ended()
             )
             found.update({(source, row.position): row for row in rows})
         unknown = problem or "the ledger does not say which row of the source it was"
@@ -103,7 +103,7 @@ class RunView:
         except (ValueError, OverflowError):
             return None
 
-    def _format(self, source: str) -> RowFormat | None:
+    def row_format(self, source: str) -> RowFormat | None:
         """How rows of a source were read: by the parameters of the readers in the plan, or by its name."""
         by_name = format_of(source)
         for vertex in self.outline.get("vertices", ()):

@@ -45,7 +45,8 @@ class Rows:
         self.member = 0
         """The position of the stage that works on the rows now, where several run as one."""
         self._written: dict[str, pa.Array] = {}
-        self._numbers = np.arange(len(self.left))  # of the rows that are left, in the batch
+        self.numbers = np.arange(len(self.left))
+        """The numbers of the rows that are left, in the batch."""
 
     @property
     def stage(self) -> str:
@@ -80,11 +81,11 @@ class Rows:
 
     def drop(self, dropped: NDArray[Any], reason: str, scores: pa.Array) -> None:
         """Note that some of the rows that are left are dropped. They are left out by :meth:`narrow`."""
-        self.dropped.append(Drop(self.batch, self._numbers[dropped], reason, scores, self.member))
+        self.dropped.append(Drop(self.batch, self.numbers[dropped], reason, scores, self.member))
 
     def narrow(self, kept: NDArray[np.bool_]) -> None:
         """Leave out the rows that are not to be kept."""
-        self.left, self._numbers = self.left[kept], self._numbers[kept]
+        self.left, self.numbers = self.left[kept], self.numbers[kept]
 
     def result(self) -> DocumentBatch:
         """The batch of the rows that are left, with what was dropped; the same rows if nothing has changed."""
@@ -152,13 +153,20 @@ class Step:
         reason = operation.reason() if isinstance(operation, DocumentFilter) else f"rejected by {name_of(operation)}"
         return f"not ({reason})" if self.invert else reason
 
-    def note(self, rows: Rows, scores: NDArray[np.float64] | None, kept: NDArray[np.bool_] | None = None) -> None:
-        """Note the scores of the rows that are left, before some of them are dropped, for the run's histograms."""
+    def note(
+        self,
+        rows: Rows,
+        scores: NDArray[np.float64] | None,
+        kept: NDArray[np.bool_] | None = None,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Note the scores of the rows that are left, or of those with these numbers, before some are dropped."""
         if scores is None:
             return
         bounds = self.operation.bounds() if self.decides and isinstance(self.operation, ThresholdFilter) else None
         name = name_of(self.operation)
-        rows.scored.append(Scored(name, scores, kept, bounds or (None, None), self.invert, rows.member))
+        scored = rows.numbers if numbers is None else numbers
+        rows.scored.append(Scored(name, scores, kept, bounds or (None, None), self.invert, rows.member, scored))
 
     def _criterion(self, decides: bool) -> Criterion | None:
         operation = self.operation
@@ -308,7 +316,8 @@ class Chain:
             if failed is not None:
                 rows.drop(failed, step.reason(), arrow_array(measured.scores_of(number, rows.left[failed])))
                 dropped[failed] = True
-            step.note(rows, measured.raw_scores_of(number, rows.left)[tried], ~dropped[tried])
+            scores = measured.raw_scores_of(number, rows.left)[tried]
+            step.note(rows, scores, ~dropped[tried], rows.numbers[tried])
         else:
             place = len(self._steps)
         rows.narrow(~dropped)
