@@ -34,7 +34,7 @@ def completed(folder: Path, *words: str) -> set[str]:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
 def test_bash_completes_commands_options_values_and_files(tmp_path: Path) -> None:
     (tmp_path / "my recipe.yaml").touch()
-    assert {"run", "runs", "report", "recipes"} == completed(tmp_path, "tamis", "r")
+    assert {"run", "runs", "report", "recipes", "replay", "rethreshold"} == completed(tmp_path, "tamis", "r")
     assert {"--version"} == completed(tmp_path, "tamis", "--v")
     assert {"--progress"} == completed(tmp_path, "tamis", "run", "--pro")
     assert {"auto", "live", "plain", "off"} == completed(tmp_path, "tamis", "run", "x", "--progress", "")

@@ -305,6 +305,37 @@ def test_a_shuffle_goes_on_after_its_map_side(runs: Runs, tmp_path: Path) -> Non
     assert not (runs.run_dir / "scratch").exists()
 
 
+def test_a_batch_with_rows_that_failed_is_made_again_without_them(runs: Runs, tmp_path: Path) -> None:
+    """What it made was in memory only, and is needed: the rows fail again, and are counted once."""
+    is_broken = tmp_path / "is-broken"
+
+    @processing_stage(name="refuses")
+    def refuses(task: DocumentBatch) -> DocumentBatch:
+        if 13 in task["n"].to_pylist():
+            raise ValueError("13 is refused")
+        return task
+
+    @processing_stage(name="after")
+    def after(task: DocumentBatch) -> DocumentBatch:
+        if is_broken.exists() and 17 in task["n"].to_pylist():
+            raise PlanError("broken")
+        return task
+
+    def start() -> RunResult:
+        stages = [JsonlReader(str(runs.data), files_per_partition=1), refuses, after, JsonlWriter(str(runs.out))]
+        executor = LocalExecutor(2, "threads", fuse=False)
+        return Pipeline("two", stages=stages).run(executor, run_dir=runs.run_dir, progress="off")
+
+    is_broken.touch()
+    with pytest.raises(PlanError, match="broken"):
+        start()
+    is_broken.unlink()
+    result = start()
+    assert result.summary.tasks_before > 0
+    assert (result.summary.output_rows, result.summary.rows_set_aside) == (79, 1)
+    assert len(list((runs.run_dir / "quarantine").iterdir())) == 1
+
+
 def test_tasks_that_a_run_starts_with_are_known_by_what_they_hold(tmp_path: Path) -> None:
     seen: list[str] = []
 

@@ -61,7 +61,8 @@ def test_without_a_drop_ledger_there_are_counts_but_no_examples(tmp_path: Path) 
         dropped_summary(run, sample=1)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     run = make(tmp_path).run_dir
     assert main(["drops", run, "--stage", "word_count", "--sample", "2"]) == 0
     shown = capsys.readouterr().out

@@ -24,6 +24,9 @@ class Finished:
             self.used.add(key)
         return found
 
+    def was_retried(self, key: str) -> bool:
+        return False
+
     def peek(self, key: str, tasks: list[str]) -> FinishedBatch | None:
         return self.batches.get(key)
 

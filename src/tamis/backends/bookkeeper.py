@@ -14,7 +14,7 @@ from tamis.backends.contracts import FailurePolicy, Journal, Watcher
 from tamis.backends.outcome import Failure, Outcome
 from tamis.backends.payload import Envelope, Maker, decode_payload, output_entry, output_from, release_payload
 from tamis.backends.task_records import quarantine_file
-from tamis.errors import FailureBudgetError, StageError, TamisError, WorkerDiedError, redacted
+from tamis.errors import FailureBudgetError, PlanError, StageError, TamisError, WorkerDiedError, redacted
 from tamis.plan import END, Group, Plan
 from tamis.plan.keys import group_keys
 from tamis.runs.finished_work import FinishedBatch
@@ -150,6 +150,14 @@ class Bookkeeper:
         maker = Maker(group.index, batch)
         targets = [(self._vertices[entry["to"]] if entry["to"] else END, entry) for entry in finished.outputs]
         return [output_from(entry, vertex, maker) for vertex, entry in targets]
+
+    def check_repetition(self, group: Group, batch: Sequence[Envelope]) -> None:
+        """Refuse to process a batch again of which rows were run again separately: they would come out twice."""
+        if self._journal.finished.was_retried(self.key(group, batch)):
+            raise PlanError(
+                "the data that the run needs to go on was in memory only, and making it again would repeat rows that "
+                "'tamis quarantine --retry' has processed since. Start over with --fresh, run(fresh=True)"
+            )
 
     def key(self, group: Group, batch: Sequence[Envelope]) -> str:
         """Identifies a batch: the same in every start of a run, as long as its input and the stages are the same."""

@@ -248,7 +248,7 @@ class Coordinator:
             self.scheduler.end_repetition(self.scheduler.groups[assignment.group], assignment.batch)
             self._deaths = 0
             for envelope in assignment.batch:
-                envelope.attempt = envelope.deaths = 0
+                envelope.attempt, envelope.deaths, envelope.isolation = 0, 0, None
             self._recovery.done(assignment.batch, outcome)
         else:
             self._on_success(assignment, outcome)
@@ -306,7 +306,7 @@ class Coordinator:
     def _isolation(self, state: GroupState, batch: list[Envelope], failure: Failure) -> Isolation | None:
         """How to find the items of a batch that fail; ``None`` if that was tried, or is of no use."""
         tried = batch[0].isolation
-        if self._recovery.repeats(batch) or self._failures.action(failure) == "raise":
+        if self._failures.action(failure) == "raise":
             return None
         died = tried.died if tried is not None else ()
         if failure.died or state.group.timeout_s is not None:  # a worker cannot end a call of its own that hangs
@@ -413,6 +413,7 @@ class Coordinator:
             self._recovery.restore(envelope, one_restored)
 
     def _repeat(self, maker: Maker) -> None:
+        self.books.check_repetition(self._plan.groups[maker.group], maker.batch)
         self.scheduler.begin_repetition(self.scheduler.groups[maker.group], maker.batch)
 
 

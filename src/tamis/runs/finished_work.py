@@ -109,6 +109,8 @@ class FinishedWork:
         self._files: dict[str, _File] = {}
         self._invalid: set[str] = set()
         self._used: set[str] = set()
+        self._retried: set[str] = set()
+        self._next_is_retried = False
         self._output_places = {redacted(join(place.path, "")): place for place in places}
         self._listings: dict[str, dict[str, int]] = {}
         self.numbers: dict[str, dict[str, deque[int]]] = defaultdict(lambda: defaultdict(deque))
@@ -142,6 +144,8 @@ class FinishedWork:
         key = line[len(_KEY) : line.index(b'"', len(_KEY))].decode()
         self._lines[key] = len(self._segments) - 1, start, len(line)
         self._invalid.discard(key)
+        (self._retried.add if self._next_is_retried else self._retried.discard)(key)
+        self._next_is_retried = False
         # Quotes within a text are escaped, so the files begin and end here. The rest is read when it is needed.
         at = line.find(_FILES)
         end = line.find(b'],"', at) if at >= 0 else 0
@@ -166,6 +170,7 @@ class FinishedWork:
             if file is not None:
                 file.nbytes = values["bytes"]
         elif "released" in values:  # rows were taken out of the quarantine: their batch is recorded again
+            self._next_is_retried = True
             for path in values["released"]:
                 self._files.pop(path, None)
         elif "drops" in values:
@@ -245,6 +250,10 @@ class FinishedWork:
             return None
         batch = FinishedBatch.parse(self._read(*place))
         return batch if batch.tasks == tasks else None  # two keys may be equal by accident
+
+    def was_retried(self, key: str) -> bool:
+        """Whether rows of a batch were set aside and run again later: the batch itself has to stay as it is."""
+        return key in self._retried
 
     def unused(self) -> Iterator[FinishedBatch]:
         """Batches that this start of the run had no use for: their input or a stage has changed."""
