@@ -38,7 +38,7 @@ def test_bash_completes_commands_options_values_and_files(tmp_path: Path) -> Non
     assert {"--version"} == completed(tmp_path, "tamis", "--v")
     assert {"--progress"} == completed(tmp_path, "tamis", "run", "--pro")
     assert {"auto", "live", "plain", "off"} == completed(tmp_path, "tamis", "run", "x", "--progress", "")
-    assert {"list", "clean"} == completed(tmp_path, "tamis", "runs", "")
+    assert {"list", "clean", "compare"} <= completed(tmp_path, "tamis", "runs", "")
     assert {"bash", "zsh", "fish"} == completed(tmp_path, "tamis", "completion", "")
     assert {"my recipe.yaml"} == completed(tmp_path, "tamis", "run", "my")
     assert {"my recipe.yaml"} == completed(tmp_path, "tamis", "run", "--input", "my")

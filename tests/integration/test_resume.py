@@ -305,6 +305,27 @@ def test_a_shuffle_goes_on_after_its_map_side(runs: Runs, tmp_path: Path) -> Non
     assert not (runs.run_dir / "scratch").exists()
 
 
+def test_after_a_power_failure_data_between_stages_is_not_trusted(runs: Runs, tmp_path: Path) -> None:
+    """The ledger is forced to disk; files between stages are not."""
+
+    def end(out: Path) -> list[Stage]:
+        return [ExactDeduplication(text_field="text"), JsonlWriter(str(out))]
+
+    runs.start(runs.pipeline(2, end))
+    expected = runs.files()
+    segment = runs.run_dir / "ledger" / "000001.jsonl"  # as if the power had failed before the end
+    lines = segment.read_bytes().splitlines(keepends=True)
+    first = next(n for n, line in enumerate(lines) if line.startswith(b'{"commit"'))
+    segment.write_bytes(b"".join(lines[: first + 1]))
+    (runs.run_dir / "scratch" / "left").mkdir(parents=True)
+    manifest = json.loads((runs.run_dir / "manifest.json").read_text())
+    manifest["starts"][-1]["boot"] = "another"
+    (runs.run_dir / "manifest.json").write_text(json.dumps(manifest))
+    _, seen = runs.start(runs.pipeline(2, end))
+    assert seen == list(range(80))
+    assert runs.files() == expected
+
+
 def test_a_batch_with_rows_that_failed_is_made_again_without_them(runs: Runs, tmp_path: Path) -> None:
     """What it made was in memory only, and is needed: the rows fail again, and are counted once."""
     is_broken = tmp_path / "is-broken"

@@ -125,7 +125,7 @@ class GroupRunner:
             self._at = self._spec.entry
             self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made, failed)
             published, self._outcome.drops = self._records.write(self._spec.entry, tasks[0].task_id)
-            self._outcome.published += published
+            self._outcome.published += [replace(item, needs_sync=not self._places.staging) for item in published]
             if self._places.workers_sync:
                 self._outcome.published = [sync(item) for item in self._outcome.published]
         except CallTimedOutError as error:
@@ -455,7 +455,7 @@ class GroupRunner:
         envelope = enclose(task, target, nbytes)
         if target == END and self._places.outputs and (task.has_rows or nbytes > 2**16):
             published = spill(task, self._places.outputs, self._places.staging)
-            self._outcome.published.append(published)
+            self._outcome.published.append(replace(published, needs_sync=not self._places.staging))
             envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
         elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._payloads:
             # Many children at once: outputs beyond CARRIED_BYTES are spilled.

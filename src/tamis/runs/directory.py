@@ -26,6 +26,7 @@ import json
 import os
 import pickle
 import secrets
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.errors import DataError, PlanError, redacted
-from tamis.runs.manifest import read_manifest
+from tamis.runs.manifest import boot_id, read_manifest
 from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
@@ -163,6 +164,11 @@ class RunDirectory:
             )
         self.run_id = self.manifest.get("run") or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         self._find_scratch()
+        before = self.manifest.get("starts", [{}])[-1]
+        if before.get("host") == socket.gethostname() and before.get("boot", "") not in ("", boot_id()):
+            self.remove_scratch()  # after a power failure, files that were not forced to disk may be damaged
+            self.scratch = os.path.join(self.path, "scratch")
+            self.payloads = os.path.join(self.scratch, "payloads")
         if is_local(self.scratch):
             os.makedirs(self.scratch, exist_ok=True)
         remove_file(join(self.scratch, "stop"))  # of a start that the user stopped

@@ -300,7 +300,7 @@ class RunJournal:
         hint = ". To run without it: run(drop_ledger=False), or tamis run --no-drop-ledger"
         with _explained(final, "the drop ledger cannot be written", hint), temporary_beside(final) as temporary:
             write_drops(table, temporary)
-            return Publish(temporary, final, table.num_rows, os.path.getsize(temporary))
+            return sync(Publish(temporary, final, table.num_rows, os.path.getsize(temporary), needs_sync=True))
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:

@@ -17,7 +17,7 @@ from tamis.plan import Plan
 from tamis.plan.code import code_digest
 from tamis.plan.describe import describe, named_files
 
-__all__ = ["MANIFEST", "read_manifest", "start_of", "with_start"]
+__all__ = ["MANIFEST", "boot_id", "read_manifest", "start_of", "with_start"]
 
 MANIFEST = "manifest.json"
 
@@ -25,6 +25,14 @@ _SECRET = ("storage_options", "destination")
 """Parameters that may hold passwords."""
 
 _PACKAGES = ("pyarrow", "numpy", "ray", "torch", "transformers", "fsspec", "polars")
+
+
+def boot_id() -> str:
+    """Another one each time the machine starts; empty where that is not known."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def read_manifest(run_dir: str) -> dict[str, Any]:
@@ -53,6 +61,7 @@ def start_of(plan: Plan, executor: str, recipe: str, started: str, fingerprint: 
         "directory": os.getcwd(),
         "executor": executor,
         "host": socket.gethostname(),
+        "boot": boot_id(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
@@ -77,7 +86,9 @@ def start_of(plan: Plan, executor: str, recipe: str, started: str, fingerprint: 
 
 def with_start(manifest: dict[str, Any], run_id: str, pipeline: str, start: dict[str, Any]) -> dict[str, Any]:
     """The manifest with one more start. The latest one is whole; of the earlier ones it keeps where and when."""
-    earlier = [{k: s[k] for k in ("started", "fingerprint", "host", "tamis") if k in s} for s in _starts(manifest)]
+    earlier = [
+        {k: s[k] for k in ("started", "fingerprint", "host", "boot", "tamis") if k in s} for s in _starts(manifest)
+    ]
     return {"run": run_id, "pipeline": pipeline, "starts": [*earlier, start]}
 
 
