@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -127,16 +129,26 @@ class World:
         return Work(seconds, outcome, fetch_s, hand_over_s)
 
 
-class Books(MemoryJournal):
-    """A journal that remembers everything."""
+class KilledError(Exception):
+    """The driver is killed."""
 
-    def __init__(self) -> None:
+
+class Books(MemoryJournal):
+    """A journal that remembers everything. It can stop a run after some records."""
+
+    def __init__(self, killed_after: float = math.inf) -> None:
         super().__init__()
         self.done: Counter[tuple[str, str]] = Counter()
         self.outputs: list[tuple[tuple[int, ...], str]] = []
         self.batches: list[tuple[str, ...]] = []
+        self.recorded: dict[str, FinishedBatch] = {}
+        self.killed_after = killed_after
 
     def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
+        if len(self.recorded) >= self.killed_after:
+            raise KilledError
+        assert batch.key not in self.recorded
+        self.recorded[batch.key] = batch
         self.done.update((batch.stage, t) for t in batch.tasks)
         self.batches.append((batch.stage, *batch.tasks))
 
@@ -161,9 +173,9 @@ class Accountant:
         pass
 
 
-def carry_out(world: World, retries: int = 1000) -> tuple[Books, Accountant, bool]:
+def carry_out(world: World, retries: int = 1000, books: Books | None = None) -> tuple[Books, Accountant, bool]:
     plan = world.plan()
-    books, accountant = Books(), Accountant()
+    books, accountant = books or Books(), Accountant()
     waiting = {g.index: g.in_flight for g in plan.groups if g.is_async}
     others = frozenset(g.index for g in plan.groups if not g.is_source and not g.is_async)
     pools = [Pool(frozenset({g}), 2, reserved_cpus=0.0, in_flight=count) for g, count in waiting.items()]
@@ -225,6 +237,28 @@ def test_no_task_is_lost_or_done_twice(
     must_be_done, outputs = expected(world())
     assert done
     assert books.done == must_be_done
+    assert sorted(books.outputs) == sorted(outputs)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(seeds, shapes, st.lists(st.integers(0, 60), min_size=1, max_size=3), st.sampled_from([0.0, 0.1]))
+def test_a_run_that_is_killed_again_and_again_does_each_batch_once(
+    seed: int, shape: tuple[int, int, int], kills: list[int], death: float
+) -> None:
+    def world() -> World:
+        return World(random.Random(seed), *shape, budget=8 * MIB, death=death)
+
+    finished: dict[str, FinishedBatch] = {}
+    for killed_after in [*kills, math.inf]:
+        books = Books(killed_after)
+        books.finished.batches = dict(finished)
+        with contextlib.suppress(KilledError):
+            carry_out(world(), books=books)
+        assert finished.keys().isdisjoint(books.recorded)  # what was finished is not done again
+        finished.update(books.recorded)
+    must_be_done, outputs = expected(world())
+    assert Counter((batch.stage, task) for batch in finished.values() for task in batch.tasks) == must_be_done
     assert sorted(books.outputs) == sorted(outputs)
 
 

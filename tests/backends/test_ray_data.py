@@ -87,10 +87,16 @@ def test_more_actor_stages_than_cores_can_run(tmp_path: Path) -> None:
 def test_a_stage_that_raises_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path) -> None:
     def error(executor: Any, where: Path) -> str:
         with pytest.raises(StageError) as caught:
-            run_on(executor, failing, source, where)
+            run_on(executor, failing, source, where, failure_budget=0)
         return str(caught.value)
 
     assert error(RayDataExecutor(), tmp_path / "ray") == error(LocalExecutor(workers=0), tmp_path / "local")
+
+
+def test_a_row_that_fails_is_set_aside_as_it_is_locally(source: Path, tmp_path: Path) -> None:
+    local = run_on(LocalExecutor(workers=0), failing, source, tmp_path / "local")
+    assert len(local.quarantine) == 1
+    assert run_on(RayDataExecutor(), failing, source, tmp_path / "ray") == local
 
 
 class KillsItself(ProcessingStage[DocumentBatch, DocumentBatch]):

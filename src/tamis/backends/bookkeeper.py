@@ -62,6 +62,7 @@ class Bookkeeper:
         self._set_aside: Counter[int] = Counter()
         self._worked: set[int] = set()  # groups that have made something
         self._first_problem = ""
+        self._first_error: Exception | None = None
         self._failures, self._failed_rows = failures or FailurePolicy(), 0
         self._keys = group_keys(plan)
         self._vertices = {v.name: v.index for v in plan.vertices}
@@ -232,6 +233,8 @@ class Bookkeeper:
         self._journal.record(FinishedBatch(key, name, ids, files, counts=numbers, set_aside=True), [])
         self._count(group, batch, counts, set_aside=True)
         self._first_problem = self._first_problem or f"stage {failure.stage!r}: {failure.error}"
+        if self._first_error is None and not failure.died:
+            self._first_error = stage_error(batch, failure, attempts)
         places = ", ".join(format_order(e.order) for e in batch[:3])
         shown = "an unknown number of rows" if rows is None else "1 row" if rows == 1 else f"{rows} rows"
         task = f"task {places}{_shown_files(source_files(batch[0]))}"
@@ -292,6 +295,8 @@ class Bookkeeper:
         last = [g.index for g in self._plan.groups if not g.is_source and _leads_out(self._plan, g)]
         lost = [index for index, count in self._set_aside.items() if count and not self._done[index]]
         if lost and not any(self._done[index] for index in last):
+            if self._first_error is not None:
+                raise self._first_error
             count = sum(self._set_aside[index] for index in lost)
             tasks = f"all {count} tasks were" if count > 1 else "the only task was"
             raise StageError(
