@@ -161,6 +161,9 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
     command.add_argument(
+        "--no-data-card", action="store_true", help="write no RUN.json and no README.md into the output directories"
+    )
+    command.add_argument(
         "--metrics-port", metavar="N", type=_count, help="port for Prometheus; 0 picks a free one, which is printed"
     )
     command.add_argument("--metrics-host", metavar="HOST", help="address to listen on (127.0.0.1)")

@@ -97,6 +97,7 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "metrics_port": getattr(arguments, "metrics_port", None),
         "metrics_host": getattr(arguments, "metrics_host", None),
         "traces": True if getattr(arguments, "traces", False) else None,
+        "data_card": False if getattr(arguments, "no_data_card", False) else None,
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}

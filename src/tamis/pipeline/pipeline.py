@@ -124,6 +124,7 @@ class Pipeline:
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
         traces: bool | None = None,
+        data_card: bool = True,
     ) -> RunResult:
         """Run the pipeline, or go on with a run of it that did not come to its end.
 
@@ -149,6 +150,7 @@ class Pipeline:
             metrics_port: Port on which Prometheus can read the metrics of the run; 0 picks a free one. By default none.
             metrics_host: The address to listen on; by default only programs of this machine can connect.
             traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
+            data_card: Whether to describe the output in its directories: ``RUN.json`` and a data card, ``README.md``.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -158,7 +160,7 @@ class Pipeline:
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
         with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
-            return run_plan(plan, executor, initial, *given, monitor=monitor)
+            return run_plan(plan, executor, initial, *given, monitor=monitor, data_card=data_card)
 
     def _recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""
