@@ -98,7 +98,14 @@ def parser() -> argparse.ArgumentParser:
     _add_recipe(plan)
     plan.add_argument("--resume", action="store_true", help="also show what is left to do of a run")
     plan.add_argument("--run-dir", metavar="DIR", help="the directory of that run; by default one that did not end")
-    plan.set_defaults(dry_run=True, json=False)
+    plan.add_argument(
+        "--estimate", action="store_true", help="run a sample, and predict time, memory, disk and output of the whole"
+    )
+    plan.add_argument(
+        "--cluster", metavar="SHAPE", help="with --estimate: predict for a cluster, such as 8x16cpu,2gpu (8 machines)"
+    )
+    plan.add_argument("--json", action="store_true", help="print JSON, for programs")
+    plan.set_defaults(dry_run=True)
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tamis.backends.base import Executor
 from tamis.backends.contracts import FAILURE_BUDGET
@@ -20,6 +20,9 @@ from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
+
+if TYPE_CHECKING:
+    from tamis.pipeline.estimate import Estimate
 
 __all__ = ["Pipeline"]
 
@@ -71,6 +74,30 @@ class Pipeline:
         executor = executor or default_executor()
         batch = executor.execution_mode == "batch"
         return make_plan(self.name, self.stages, initial=initial, fuse=executor.fuse, batch=batch)
+
+    def estimate(
+        self,
+        executor: Executor | None = None,
+        *,
+        cluster: str | None = None,
+        sample_seconds: float = 10.0,
+        drop_ledger: bool = True,
+    ) -> Estimate:
+        """Run a sample of the input and predict the time, memory, disk and output of the whole.
+
+        The sample is written to a temporary directory (``TMPDIR``) that is removed; output directories and run
+        directories are not touched.
+
+        Args:
+            executor: What would run it; this machine by default.
+            cluster: Predict for a cluster of this shape instead: ``"8x16cpu,2gpu"`` is 8 machines with 16 cores and
+                2 GPUs each.
+            sample_seconds: About how long the sample may take, in seconds. It takes longer where a single task does.
+            drop_ledger: Whether the run records which rows were dropped, and why.
+        """
+        from tamis.pipeline.estimate import estimate_pipeline
+
+        return estimate_pipeline(self, executor or default_executor(), cluster, sample_seconds, drop_ledger)
 
     def describe(self) -> str:
         """A description of the pipeline: each stage with its parameters and resources."""
