@@ -24,6 +24,7 @@ from tamis.runs.result import RunResult
 from tamis.runs.stats import StageStats
 from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.flow import BranchStage, Dropped
+from tamis.stages.io.card_files import CARD_FILES
 from tamis.stages.io.output_directory import MARKER
 from tamis.tasks import DocumentBatch, Task
 
@@ -213,7 +214,7 @@ def _executors(workers: int) -> list[LocalExecutor]:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != MARKER]
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in (MARKER, *CARD_FILES)]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 

@@ -92,7 +92,7 @@ def test_no_process_remains(tmp_path: Path) -> None:
 def test_a_stage_that_raises_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path) -> None:
     def error(executor: Any, where: Path) -> str:
         with pytest.raises(StageError) as caught:
-            run_on(executor, failing, source, where)
+            run_on(executor, failing, source, where, failure_budget=0)
         return str(caught.value)
 
     assert error(XennaExecutor(), tmp_path / "xenna") == error(LocalExecutor(workers=0), tmp_path / "local")
@@ -100,9 +100,9 @@ def test_a_stage_that_raises_ends_the_run_as_it_does_locally(source: Path, tmp_p
 
 def test_ignored_failures_are_set_aside_not_lost(source: Path, tmp_path: Path) -> None:
     found = run_on(XennaExecutor({"ignore_failures": True}), failing, source, tmp_path)
-    assert len(found.files) == 5
+    assert len(found.files) == 6
     (record,) = RunDirectory(str(tmp_path / "run")).quarantined(10)
-    assert (record["stage"], record["place"]) == ("raises", "000002")
+    assert (record["stage"], record["problem"]) == ("raises", "KeyError: '47 is not here'")
 
 
 def test_unknown_settings_are_refused_with_the_closest_known_one(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import threading
@@ -22,7 +21,7 @@ from tamis.backends.local import LocalExecutor
 from tamis.backends.streaming import StreamingExecutor
 from tamis.errors import StageError
 from tamis.pipeline import Pipeline
-from tamis.runs.directory import RunDirectory
+from tamis.runs.quarantine import quarantined_rows
 from tamis.stages.base import ProcessingStage
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch
@@ -60,7 +59,8 @@ def pipeline(*stages: Stage) -> Builder:
 
 def on_ray(source: Path, work: Path, *stages: Stage, **settings: Any) -> Result:
     """A run in which no stage shares a worker's turn with another, so that tasks pass through the object store."""
-    return run_on(StreamingExecutor(fuse=False, **settings), pipeline(*stages), source, work / "ray")
+    given = {name: settings.pop(name) for name in ("failure_budget",) if name in settings}
+    return run_on(StreamingExecutor(fuse=False, **settings), pipeline(*stages), source, work / "ray", **given)
 
 
 def as_if_nothing_had_happened(found: Result, source: Path, work: Path, *stages: Stage) -> None:
@@ -96,23 +96,20 @@ def test_a_worker_that_dies_of_its_task_once_is_replaced(source: Path, tmp_path:
     as_if_nothing_had_happened(found, source, tmp_path, Grow(), Faulty())
 
 
-def test_a_task_that_kills_every_worker_is_set_aside_and_the_rest_is_done(
+def test_a_row_that_kills_every_worker_is_set_aside_and_the_rest_is_done(
     source: Path, tmp_path: Path, notes: Path
 ) -> None:
-    """Also where it is the whole file that is set aside: the stage that ran is found, the number of rows is not."""
     executor = StreamingExecutor()  # reads, kills and writes in one worker
     found = run_on(executor, pipeline(Faulty("die", notes, always=True)), source, tmp_path / "ray")
-    (aside,) = RunDirectory(str(tmp_path / "ray" / "run")).tasks_set_aside()
-    assert (aside.stage, aside.first_stage, aside.rows) == ("faulty", "JsonlReader", None)
-    assert "killed" in aside.message
-    assert aside.read().data == aside.files
-    assert f'"n": {VICTIM}' in Path(aside.files[0]).read_text()
+    (failed,) = quarantined_rows(str(tmp_path / "ray" / "run" / "quarantine"))
+    assert (failed.stage, failed.errors, failed.rows["n"].to_pylist()) == ("faulty", ["WorkerDied"], [VICTIM])
+    assert "killed" in failed.messages[0]
     expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(Faulty()), source, tmp_path / "local")
     assert len(expected.files) == 12
-    assert found.files.items() < expected.files.items()
-    assert len(found.files) == 11
+    assert found.files.keys() == expected.files.keys()
+    assert sum(found.files[name] != digest for name, digest in expected.files.items()) == 1
     counts = next(s for s in found.stats if s["name"] == "faulty")
-    assert (counts["tasks_set_aside"], counts["tasks_uncounted"], counts["quarantined"]) == (1, 1, 0)
+    assert (counts["tasks_set_aside"], counts["tasks_uncounted"], counts["quarantined"]) == (0, 0, 1)
 
 
 def test_many_short_tasks_are_not_blamed_for_one_that_kills_its_worker(tmp_path: Path, notes: Path) -> None:
@@ -131,11 +128,14 @@ def test_a_stage_that_raises_once_is_tried_again(source: Path, tmp_path: Path, n
     as_if_nothing_had_happened(found, source, tmp_path, Faulty())
 
 
-def test_a_stage_that_always_raises_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path, notes: Path) -> None:
+def test_without_a_budget_a_stage_that_raises_ends_the_run_as_it_does_locally(
+    source: Path, tmp_path: Path, notes: Path
+) -> None:
     with pytest.raises(StageError) as there:
-        on_ray(source, tmp_path, Faulty("raise", notes, always=True))
+        on_ray(source, tmp_path, Faulty("raise", notes, always=True), failure_budget=0)
+    faulty = pipeline(Faulty("raise", notes, always=True))
     with pytest.raises(StageError) as here:
-        run_on(LocalExecutor(workers=0), pipeline(Faulty("raise", notes, always=True)), source, tmp_path / "local")
+        run_on(LocalExecutor(workers=0), faulty, source, tmp_path / "local", failure_budget=0)
     assert str(there.value) == str(here.value)
     assert "'faulty'" in str(there.value)
     assert "KeyError: '47 is not here'" in str(there.value)
@@ -156,11 +156,12 @@ def test_a_stage_that_hangs_once_is_ended_and_tried_again(source: Path, tmp_path
     as_if_nothing_had_happened(found, source, tmp_path, Faulty())
 
 
-def test_a_task_that_always_hangs_is_set_aside(source: Path, tmp_path: Path, notes: Path) -> None:
+def test_a_row_that_always_hangs_is_set_aside(source: Path, tmp_path: Path, notes: Path) -> None:
     found = on_ray(source, tmp_path, Faulty("hang", notes, always=True).with_(timeout_s=1.0))
-    (record,) = (tmp_path / "ray" / "run" / "quarantine").glob("*.jsonl")
-    assert "timeout_s" in json.loads(record.read_text())["problem"]
-    assert len(found.files) == 11
+    (failed,) = quarantined_rows(str(tmp_path / "ray" / "run" / "quarantine"))
+    assert failed.rows["n"].to_pylist() == [VICTIM]
+    assert "timeout_s" in failed.messages[0]
+    assert len(found.files) == 12
 
 
 # -- a stage cannot be set up ----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tamis.runs.result import RunResult
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.flow import Route
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+from tamis.stages.io.card_files import CARD_FILES
 
 Stage = ProcessingStage[Any, Any]
 
@@ -84,7 +85,7 @@ class Runs:
         return {
             str(p.relative_to(self.out)): p.read_bytes()
             for p in sorted(self.out.rglob("*"))
-            if p.is_file() and not p.name.startswith(".")
+            if p.is_file() and p.name[0] != "." and p.name not in CARD_FILES
         }
 
     def break_at(self, number: int) -> None:

@@ -16,6 +16,7 @@ from tamis.stages.exchange import ShuffleStage
 from tamis.stages.flow import Route, Tee
 from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+from tamis.stages.io.card_files import CARD_FILES
 from tamis.tasks import DocumentBatch
 
 WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("processes", 2)]
@@ -23,7 +24,9 @@ WAYS: list[tuple[Any, int]] = [("inline", 0), ("threads", 1), ("threads", 8), ("
 
 def contents(root: Path) -> dict[str, bytes]:
     return {
-        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file() and p.name[0] != "."
+        str(p.relative_to(root)): p.read_bytes()
+        for p in sorted(root.rglob("*"))
+        if p.is_file() and p.name[0] != "." and p.name not in CARD_FILES
     }
 
 

@@ -28,6 +28,7 @@ from tamis.stages.exchange import Exchange
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.function_decorators import processing_stage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+from tamis.stages.io.card_files import CARD_FILES
 from tamis.stages.io.output_directory import MARKER
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, FileGroup
@@ -269,7 +270,7 @@ def _digests(directory: Path) -> dict[str, str]:
     return {
         p.relative_to(directory).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
         for p in sorted(directory.rglob("*"))
-        if p.is_file() and p.name != MARKER
+        if p.is_file() and p.name not in (MARKER, *CARD_FILES)
     }
 
 

@@ -100,7 +100,14 @@ def parser() -> argparse.ArgumentParser:
     _add_recipe(plan)
     plan.add_argument("--resume", action="store_true", help="also show what is left to do of a run")
     plan.add_argument("--run-dir", metavar="DIR", help="the directory of that run; by default one that did not end")
-    plan.set_defaults(dry_run=True, json=False)
+    plan.add_argument(
+        "--estimate", action="store_true", help="run a sample, and predict time, memory, disk and output of the whole"
+    )
+    plan.add_argument(
+        "--cluster", metavar="SHAPE", help="with --estimate: predict for a cluster, such as 8x16cpu,2gpu (8 machines)"
+    )
+    plan.add_argument("--json", action="store_true", help="print JSON, for programs")
+    plan.set_defaults(dry_run=True)
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
@@ -175,6 +182,9 @@ def _add_run(command: argparse.ArgumentParser) -> None:
         help="end the run when more rows than this fail: a number, or a share below 1; 0 ends it with the first",
     )
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
+    command.add_argument(
+        "--no-data-card", action="store_true", help="write no RUN.json and no README.md into the output directories"
+    )
     command.add_argument(
         "--metrics-port", metavar="N", type=_count, help="port for Prometheus; 0 picks a free one, which is printed"
     )

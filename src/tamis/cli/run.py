@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from tamis.cli.output import complain, print_json, terminal_width, write, write_styled
 
 if TYPE_CHECKING:
+    from tamis.backends.base import Executor
+    from tamis.pipeline import Pipeline
     from tamis.pipeline.preview import GroupPreview
     from tamis.pipeline.recipe import Recipe
     from tamis.plan import Plan
@@ -23,10 +25,16 @@ SET_ASIDE: Final = 3
 
 def run(arguments: argparse.Namespace) -> int:
     """Run a recipe; show its progress on stderr and its result on stdout."""
+    from tamis.errors import PlanError
     from tamis.pipeline.recipe import OF_THE_RUN
 
     recipe = _recipe_from(arguments)
     pipeline, executor = recipe.to_pipeline(), recipe.run.make_executor()
+    if getattr(arguments, "estimate", False):
+        _estimate(pipeline, executor, recipe, arguments)
+        return 0
+    if getattr(arguments, "cluster", None) is not None:
+        raise PlanError("--cluster is the cluster to estimate for: give --estimate, too")
     if arguments.dry_run:
         _show_plan(pipeline.plan(executor), recipe, arguments)
         return 0
@@ -56,6 +64,17 @@ def _show_plan(plan: Plan, recipe: Recipe, arguments: argparse.Namespace) -> Non
     write(str(plan))
     for one in left or ():
         write(f"\n  {' > '.join(one.stages)}\n    {_left_words(one)}")
+
+
+def _estimate(pipeline: Pipeline, executor: Executor, recipe: Recipe, arguments: argparse.Namespace) -> None:
+    """Show what a run would need."""
+    from tamis.cli.estimate import show_estimate
+
+    estimate = pipeline.estimate(executor, cluster=arguments.cluster, drop_ledger=recipe.run.drop_ledger)
+    if arguments.json:
+        print_json(estimate.to_dict())
+    else:
+        show_estimate(estimate)
 
 
 def _left_words(left: GroupPreview) -> str:
@@ -98,6 +117,7 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
         "metrics_host": getattr(arguments, "metrics_host", None),
         "traces": True if getattr(arguments, "traces", False) else None,
         "keep_scores": True if getattr(arguments, "keep_scores", False) else None,
+        "data_card": False if getattr(arguments, "no_data_card", False) else None,
         "drop_ledger": False if getattr(arguments, "no_drop_ledger", False) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None}

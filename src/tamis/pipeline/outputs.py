@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tamis.errors import TamisError, redacted
@@ -18,12 +19,21 @@ from tamis.runs.publication import publish, sync
 from tamis.stages.base import SourceStage
 from tamis.stages.emit import Publish
 from tamis.stages.io.output_directory import OutputDirectory, WriterRun
+from tamis.stages.io.paths import join
 from tamis.stages.io.sink import FileSink
 from tamis.tasks import EmptyTask, Task
 from tamis.tasks.base import digest
 from tamis.tasks.storage import content_id
 
 _LOG = logging.getLogger("tamis")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """Rows and bytes of a file that a run has written."""
+
+    rows: int
+    nbytes: int
 
 
 class Outputs:
@@ -121,6 +131,28 @@ class Outputs:
                 )
             messages += directory.finish(self._input(), self._published)
         return messages
+
+    def written(self) -> Iterator[tuple[list[FileSink[Any]], dict[str, WrittenFile]]]:
+        """For each output directory its writers, and the files of this run by their names in the directory."""
+        sizes: dict[str, WrittenFile] = {}
+        for segment in segments(self._directory.ledger):
+            for _, line in committed_lines(os.path.join(self._directory.ledger, segment), lambda _: None):
+                values = json.loads(line)
+                for file in values.get("files", ()):
+                    sizes[str(file["path"])] = WrittenFile(int(file["rows"]), int(file["bytes"]))
+                if values.get("resized") in sizes:
+                    sizes[values["resized"]] = replace(sizes[values["resized"]], nbytes=int(values["bytes"]))
+        published = set(self._published())
+        for path, sinks in _by_directory(self._plan).items():
+            below = redacted(join(path, ""))
+            yield (
+                sinks,
+                {
+                    name.removeprefix(below): sizes[name]
+                    for name in sorted(published)
+                    if name in sizes and name.startswith(below)
+                },
+            )
 
     def _published(self) -> Iterable[str]:
         """The files of the run: those that earlier starts have written and this one has used, and its own."""

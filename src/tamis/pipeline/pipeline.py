@@ -22,6 +22,7 @@ from tamis.stages.base import ProcessingStage
 from tamis.tasks import EmptyTask, Task
 
 if TYPE_CHECKING:
+    from tamis.pipeline.estimate import Estimate
     from tamis.pipeline.rethreshold import Rethresholded
     from tamis.pipeline.retry import RetryResult
 
@@ -76,6 +77,30 @@ class Pipeline:
         batch = executor.execution_mode == "batch"
         return make_plan(self.name, self.stages, initial=initial, fuse=executor.fuse, batch=batch)
 
+    def estimate(
+        self,
+        executor: Executor | None = None,
+        *,
+        cluster: str | None = None,
+        sample_seconds: float = 10.0,
+        drop_ledger: bool = True,
+    ) -> Estimate:
+        """Run a sample of the input and predict the time, memory, disk and output of the whole.
+
+        The sample is written to a temporary directory (``TMPDIR``) that is removed; output directories and run
+        directories are not touched.
+
+        Args:
+            executor: What would run it; this machine by default.
+            cluster: Predict for a cluster of this shape instead: ``"8x16cpu,2gpu"`` is 8 machines with 16 cores and
+                2 GPUs each.
+            sample_seconds: About how long the sample may take, in seconds. It takes longer where a single task does.
+            drop_ledger: Whether the run records which rows were dropped, and why.
+        """
+        from tamis.pipeline.estimate import estimate_pipeline
+
+        return estimate_pipeline(self, executor or default_executor(), cluster, sample_seconds, drop_ledger)
+
     def describe(self) -> str:
         """A description of the pipeline: each stage with its parameters and resources."""
         lines = [f"Pipeline: {self.name}"]
@@ -129,6 +154,7 @@ class Pipeline:
         metrics_host: str = LOOPBACK,
         traces: bool | None = None,
         keep_scores: bool = False,
+        data_card: bool = True,
     ) -> RunResult:
         """Run the pipeline, or go on with a run of it that did not come to its end.
 
@@ -156,6 +182,7 @@ class Pipeline:
             traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
             keep_scores: Whether to record the score of every row by every filter in the run directory, so that
                 thresholds can be changed afterwards (:meth:`rethreshold`) without ``score_field`` columns.
+            data_card: Whether to describe the output in its directories: ``RUN.json`` and a data card, ``README.md``.
         """
         executor = executor or default_executor()
         initial = [EmptyTask()] if initial_tasks is None else [_fresh(t) for t in initial_tasks]
@@ -165,7 +192,9 @@ class Pipeline:
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
         given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
         with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
-            return run_plan(plan, executor, initial, *given, monitor=monitor, keep_scores=keep_scores)
+            return run_plan(
+                plan, executor, initial, *given, monitor=monitor, keep_scores=keep_scores, data_card=data_card
+            )
 
     def retry(self, run_dir: str | os.PathLike[str], stage: str = "") -> RetryResult:
         """Run again what a run of this pipeline has set aside, after a fix, from the stage that failed on.

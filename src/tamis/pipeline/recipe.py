@@ -31,6 +31,7 @@ from tamis.pipeline.recipe_dump import dump_recipe
 from tamis.pipeline.recipe_nodes import MAX_CHARACTERS, Node, parse_yaml
 from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.sizes import byte_size
+from tamis.stages.io.card_files import RUN_FILE
 
 if TYPE_CHECKING:
     from tamis.backends.base import Executor
@@ -63,6 +64,7 @@ OF_THE_RUN: Final = (
     "metrics_port",
     "metrics_host",
     "traces",
+    "data_card",
 )
 """The settings that are arguments of :meth:`tamis.pipeline.Pipeline.run`; the others are for the executor."""
 
@@ -92,6 +94,7 @@ class RunSettings:
         metrics_host: The address to listen on; by default only programs of this machine can connect.
         traces: Whether to send OpenTelemetry traces; by default if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set.
         keep_scores: Whether to record the score of every row by every filter in the run directory.
+        data_card: Whether to describe the output in its directories: ``RUN.json`` and a data card, ``README.md``.
     """
 
     executor: str | None = None
@@ -110,6 +113,7 @@ class RunSettings:
     metrics_host: str = LOOPBACK
     traces: bool | None = None
     keep_scores: bool = False
+    data_card: bool = True
 
     def __post_init__(self) -> None:
         if self.executor is not None and self.executor not in EXECUTORS and ":" not in self.executor:
@@ -296,7 +300,7 @@ def _choose_reader(stage: Node, path: str) -> None:
     ((name, parameters),) = stage.value.items()
     files = [path]
     if os.path.isdir(path):
-        files = sorted(file for _, _, names in os.walk(path) for file in names)
+        files = sorted(file for _, _, names in os.walk(path) for file in names if file != RUN_FILE)
     endings = {_READERS[ending] for file in files for ending in _READERS if ending in Path(file).suffixes}
     if name in _READERS.values() and len(endings) == 1 and list(parameters.plain() or ()) == ["file_paths"]:
         del stage.value[name]

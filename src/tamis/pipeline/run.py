@@ -14,6 +14,7 @@ import tamis
 from tamis.backends.base import Executor, Run
 from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
+from tamis.pipeline.data_cards import write_data_cards
 from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.outputs import Outputs, fingerprint
 from tamis.pipeline.path_conflicts import check_path_conflicts
@@ -52,6 +53,7 @@ def run_plan(
     keep_scores: bool = False,
     *,
     monitor: RunMonitor,
+    data_card: bool = True,
 ) -> RunResult:
     """Carry out a plan. The run directory gets a summary and a report even if the run fails."""
     failures = FailurePolicy.within(failure_budget)
@@ -78,7 +80,11 @@ def run_plan(
             journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
             with StopSignal() as stop:
                 run = Run(directory, journal, observer, stop, initial, drop_ledger, failures, keep_scores=keep_scores)
-                return _run(plan, executor, description, run, outputs, started, monitor)
+                result = _run(plan, executor, description, run, outputs, started, monitor)
+                if data_card:
+                    for message in write_data_cards(plan, directory, outputs, result.summary):
+                        observer.message(message)
+                return result
     finally:
         directory.release()
 

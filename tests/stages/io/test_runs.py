@@ -16,6 +16,7 @@ from tamis.errors import ColumnError, DataError, PlanError
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
 from tamis.stages.io import CsvWriter, JsonlReader, JsonlWriter, ParquetReader, ParquetWriter
+from tamis.stages.io.card_files import CARD_FILES
 from tamis.stages.io.output_directory import MARKER
 
 WAYS = [("inline", 0), ("threads", 4), ("processes", 2)]
@@ -39,7 +40,7 @@ def run(tmp_path: Path, stages: list[Any], way: tuple[str, int] = ("threads", 2)
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    files = [p for p in root.rglob("*") if p.is_file() and p.name != MARKER]
+    files = [p for p in root.rglob("*") if p.is_file() and p.name not in (MARKER, *CARD_FILES)]
     return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
 

@@ -30,6 +30,7 @@ from tamis.stages.io import (
     TextWriter,
     destination,
 )
+from tamis.stages.io.card_files import CARD_FILES
 from tamis.stages.io.output_directory import MARKER
 from tamis.tasks import DocumentBatch, FileGroup
 
@@ -37,7 +38,8 @@ TABLE = pa.table({"text": ["a", "b é", None], "n": [1, 2, 3]})
 
 
 def files(root: Path) -> list[str]:
-    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and p.name != MARKER)
+    about = (MARKER, *CARD_FILES)
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and p.name not in about)
 
 
 def json_of(column: pa.Array, write: Any, tmp_path: Path) -> list[Any]:

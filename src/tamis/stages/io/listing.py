@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tamis.errors import DataError, did_you_mean
+from tamis.stages.io.card_files import is_card_file
 from tamis.stages.io.paths import base_name, escaped, filesystem, is_local, is_utf8, join, parent, protocol, reading
 from tamis.tasks import FileSlice
 
@@ -42,7 +43,7 @@ class Listing:
 
     A file that is named is always taken. A directory is searched for files with the endings; names that start with
     ``.`` or ``_`` are left out. A pattern means what it says: ``*`` and ``**`` match every name except those that start
-    with ``.``, as in a shell.
+    with ``.``, as in a shell. A data card that a run wrote (``RUN.json``, ``README.md``) is only taken if it is named.
 
     Args:
         paths: Files, directories and patterns.
@@ -95,7 +96,7 @@ class Listing:
                 real = tree.real(join(directory, name), above[-1])
                 if not _is_loop(real, above):
                     yield from self._below(tree, join(directory, name), (*above, real))
-            elif self._wanted(name):
+            elif self._wanted(name) and not self._is_card(join(directory, name)):
                 yield tree.file(join(directory, name))
 
     def _wanted(self, name: str) -> bool:
@@ -104,6 +105,10 @@ class Listing:
         ending = os.path.splitext(name)[1].lower()
         self.left_out[f"ending in {ending}" if ending else "without an ending"] += 1
         return False
+
+    def _is_card(self, path: str) -> bool:
+        """Whether a file describes an output directory of an earlier run."""
+        return is_card_file(path, self.storage_options)
 
     def _leave_out(self, name: str, is_directory: bool) -> None:
         """Count a name that starts with ``.`` or ``_``."""
@@ -132,7 +137,7 @@ class Listing:
             if is_directory:
                 if descends:
                     yield from self._below(tree, path, (tree.real(path),))
-            elif spelt_out or self._wanted(base_name(path)):
+            elif (spelt_out or self._wanted(base_name(path))) and not self._is_card(path):
                 yield tree.file(path)
 
     def _expand(

@@ -22,6 +22,7 @@ from typing import Any
 
 from tamis.errors import DataError, PlanError, StorageError, redacted
 from tamis.stages.emit import Publish
+from tamis.stages.io.card_files import CARD, RUN_FILE, is_card_file, remove_card
 from tamis.stages.io.destination import TEMPORARY, Destination
 from tamis.stages.io.encoders import ParquetEncoder
 from tamis.stages.io.locks import Lock, acquire
@@ -133,6 +134,8 @@ class OutputDirectory:
             self._refuse_foreign(run, found, input_id)
         elif self.mode == "overwrite":
             self._clear()
+        if not self.continues and self.mode in ("error", "overwrite"):
+            remove_card(self.path, self._destination.storage_options)  # it describes what this run replaces
         beside = self.mode in ("append", "ignore") and not found and self._first_files() != []
         self._earlier = found[-_KEPT_RUNS:] if self.mode in ("append", "ignore") else []
         self._run = run if self.continues else replace(run, beside=beside)
@@ -324,8 +327,16 @@ class OutputDirectory:
     def _files(self) -> Iterator[str]:
         """Files in the directory and below it, by their relative names; hidden ones only if they are temporary.
 
-        A directory below with a marker of its own is another output.
+        A directory below with a marker of its own is another output. A ``README.md`` in the directory itself is not
+        data, whoever wrote it, and neither is the ``RUN.json`` of a run.
         """
+        for name in self._all_files():
+            if name != CARD and not (
+                name == RUN_FILE and is_card_file(self._full(name), self._destination.storage_options)
+            ):
+                yield name
+
+    def _all_files(self) -> Iterator[str]:
         if is_local(self.path):
             for directory, below, names in os.walk(self.path):
                 relative = os.path.relpath(directory, self.path).replace(os.sep, "/")
