@@ -128,9 +128,7 @@ def test_a_stage_that_raises_once_is_tried_again(source: Path, tmp_path: Path, n
     as_if_nothing_had_happened(found, source, tmp_path, Faulty())
 
 
-def test_without_a_budget_a_stage_that_raises_ends_the_run_as_it_does_locally(
-    source: Path, tmp_path: Path, notes: Path
-) -> None:
+def test_without_a_budget_an_error_ends_the_run_as_it_does_locally(source: Path, tmp_path: Path, notes: Path) -> None:
     with pytest.raises(StageError) as there:
         on_ray(source, tmp_path, Faulty("raise", notes, always=True), failure_budget=0)
     faulty = pipeline(Faulty("raise", notes, always=True))
