@@ -87,7 +87,9 @@ def run_stage(stage: ProcessingStage[Any, Any], given: Batches, *, workers: int 
     with tempfile.TemporaryDirectory(prefix="tamis-testing-", ignore_cleanup_errors=True) as folder:
         executor, run_dir = LocalExecutor(workers=workers, retries=0), f"{folder}/run"
         try:
-            result = Pipeline(stage.name, stages=[caught]).run(executor, _tasks(given), run_dir=run_dir, progress="off")
+            result = Pipeline(stage.name, stages=[caught]).run(
+                executor, _tasks(given), run_dir=run_dir, progress="off", failure_budget=0
+            )
             summary, tasks = result.summary, [_in_memory(task) for task in result]
         except AllSetAsideError:  # for a test, that is a result like any other
             summary, tasks = load_summary(run_dir), []

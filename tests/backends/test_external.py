@@ -185,7 +185,7 @@ def run_one(stage: ProcessingStage[Any, Any], tmp_path: Path, **settings: Any) -
 
 
 def test_the_data_of_a_task_that_cannot_travel_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(StageError, match="the only task was set aside"):
+    with pytest.raises(StageError, match="stage 'HoldsALock', task 000000: a task cannot be sent between processes"):
         run_one(HoldsALock(), tmp_path, keep_failed=True)
     (aside,) = RunDirectory(str(tmp_path / "run")).tasks_set_aside()
     assert "cannot be sent between processes" in aside.message

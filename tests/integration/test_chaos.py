@@ -51,7 +51,7 @@ class Start:
 
 
 def output(folder: Path) -> dict[str, bytes]:
-    files = [p for p in (folder / "out").rglob("*") if p.is_file() and not p.name.startswith(".")]
+    files = [p for p in (folder / "out").rglob("part-*") if p.is_file()]  # data cards say which run wrote them
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 

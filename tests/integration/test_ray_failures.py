@@ -106,8 +106,7 @@ def test_a_row_that_kills_every_worker_is_set_aside_and_the_rest_is_done(
     assert "killed" in failed.messages[0]
     expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(Faulty()), source, tmp_path / "local")
     assert len(expected.files) == 12
-    assert found.files.keys() == expected.files.keys()
-    assert sum(found.files[name] != digest for name, digest in expected.files.items()) == 1
+    assert found.files == expected.files  # a later stage drops this row
     counts = next(s for s in found.stats if s["name"] == "faulty")
     assert (counts["tasks_set_aside"], counts["tasks_uncounted"], counts["quarantined"]) == (0, 0, 1)
 

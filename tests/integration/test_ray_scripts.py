@@ -110,7 +110,7 @@ def test_the_first_ctrl_c_finishes_what_is_in_flight(tmp_path: Path) -> None:
     _, errors = script.process.communicate(timeout=120)
     assert script.process.returncode != 0
     assert "Stopping: finishing what is in flight" in errors
-    assert "starts from the beginning" in errors
+    assert "goes on where it stopped" in errors
     assert script.state() == "interrupted"
     assert 0 < len(script.finished()) == script.begun() < 400
     assert all(text.endswith("}\n") for text in script.finished())

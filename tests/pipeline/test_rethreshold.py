@@ -75,7 +75,7 @@ def run(made: Pipeline, run_dir: Path, **settings: Any) -> str:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if not p.name.startswith(".")}
+    return {p.name: p.read_bytes() for p in sorted(folder.glob("part-*"))}
 
 
 SETTINGS = [

@@ -39,11 +39,7 @@ def run(pipeline: Pipeline, folder: Path, **settings: Any) -> Any:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and not p.name.startswith(".")
-    }
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("part-*")) if p.is_file()}
 
 
 def simple(folder: Path) -> Pipeline:

@@ -155,7 +155,7 @@ def _parquet(path: str, options: dict[str, Any]) -> Iterator[pa.Table]:
     with open_read(path, options) as file:
         parquet = pq.ParquetFile(file)
         schema = parquet.schema_arrow.remove_metadata()
-        yield schema.empty_table()
+        yield pa.Table.from_batches([], schema)
         wanted = [n for n in schema.names if n.lower() in (*LANGUAGE_COLUMNS, *LICENCE_COLUMNS)]
         if wanted:
             for batch in parquet.iter_batches(1 << 18, columns=wanted):

@@ -233,9 +233,8 @@ def _about(facts: OutputFacts) -> str:
     files, rows = sum(w.files for w in facts.written), sum(w.rows for w in facts.written)
     text = (
         f"{description}{figures.number(rows)} rows in {figures.number(files)} {'file' if files == 1 else 'files'} "
-        f"({figures.size(sum(w.nbytes for w in facts.written))}), made by run {code(facts.run)} of a pipeline "
-        f"for tamis {plain(summary.tamis)}, from {code(summary.started)} to {code(facts.ended)}. "
-        "`RUN.json` has the same facts for programs."
+        f"({figures.size(sum(w.nbytes for w in facts.written))}), made by a pipeline for tamis {plain(summary.tamis)}. "
+        "`RUN.json` says which run made it, when, and has the same facts for programs."
     )
     if facts.earlier:
         text += (
