@@ -377,6 +377,23 @@ def test_tasks_that_a_run_starts_with_are_known_by_what_they_hold(tmp_path: Path
     assert (start(["a", "c"]), seen) == ([["a"], ["c"]], ["c"])
 
 
+def test_output_that_was_written_elsewhere_before_stays_there(runs: Runs, tmp_path: Path) -> None:
+    runs.start()
+    before = runs.files()
+    _, seen = runs.start(runs.pipeline(end=lambda _: [JsonlWriter(str(tmp_path / "elsewhere"))]))
+    assert seen == list(range(80))
+    assert runs.files() == before
+    assert len(list((tmp_path / "elsewhere").glob("part-*"))) == 8
+
+
+def test_a_run_of_another_pipeline_is_not_continued(runs: Runs, tmp_path: Path) -> None:
+    runs.start()
+    other = Pipeline("other", stages=[JsonlReader(str(runs.data)), JsonlWriter(str(tmp_path / "other"))])
+    with pytest.raises(PlanError, match="holds a run of another pipeline, 'resumed'"):
+        runs.start(other)
+    assert len(runs.files()) == 8
+
+
 def test_starting_over_replaces_the_output_also_after_a_change(runs: Runs) -> None:
     runs.start()
     result, seen = runs.start(runs.pipeline(5), fresh=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import tamis
 from tamis.backends.base import Executor, Run
 from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
-from tamis.errors import AllSetAsideError, RunInterrupted, TamisError, redacted
+from tamis.errors import AllSetAsideError, PlanError, RunInterrupted, TamisError, redacted
 from tamis.pipeline.data_cards import write_data_cards
 from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.outputs import Outputs, fingerprint
@@ -66,6 +66,11 @@ def run_plan(
     directory = RunDirectory.create(plan.name, run_dir, fresh=fresh)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     try:
+        if directory.manifest and directory.manifest["pipeline"] != plan.name:
+            raise PlanError(
+                f"{directory.path} holds a run of another pipeline, {directory.manifest['pipeline']!r}. Give another "
+                "run directory, or start over with --fresh, run(fresh=True)"
+            )
         outputs = Outputs(plan, directory, initial, started, fresh=fresh)
         if outputs.are_complete:
             return _complete(directory, outputs, observer)

@@ -278,12 +278,17 @@ class FinishedWork:
                 continue
             for file in batch.files:
                 known = self._files.get(file["path"])
-                if known is not None and known.key == batch.key:
+                if known is not None and known.key == batch.key and self._is_of_this_run(file["path"]):
                     remove_file(*self._located(file["path"]))
                     files.append(file["path"])
             removed.append(batch.key)
             del self._lines[batch.key]
         return removed, files
+
+    def _is_of_this_run(self, path: str) -> bool:
+        """Whether a file is in a directory that the run still uses. What it wrote elsewhere before stays there."""
+        own = (*(join(folder, "") for folder in self._own_folders), redacted(join(self._scratch, "")))
+        return path.startswith(own) or any(path.startswith(start) for start in self._output_places)
 
     def clean_drops(self) -> Iterator[tuple[str, int]]:
         """Take the rows of batches that are not used out of the drop ledger: the changed files and their sizes."""
