@@ -136,6 +136,8 @@ def _hashes(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def _in_bucket(batch: pa.RecordBatch, bucket: int, count: int) -> NDArray[np.bool_]:
+    if count == 1:
+        return np.ones(len(batch), np.bool_)
     mask: NDArray[np.bool_] = _keys(batch)[0] % np.uint64(count) == np.uint64(bucket)
     return mask
 
@@ -153,11 +155,20 @@ def _known(batch: pa.RecordBatch, known: NDArray[np.uint64]) -> NDArray[np.bool_
     import pyarrow.compute as pc
 
     roots, keys = _keys(batch)
-    mask: NDArray[np.bool_] = np.isin(keys, known)
+    mask = _is_among(keys, known)
     parts = batch.column("part").fill_null("")
     while len(parts) and pc.max(pc.binary_length(parts)).as_py():
         parts = pc.replace_substring_regex(parts, r"[/+]\d+$", "")
-        mask |= np.isin(mixed(roots ^ _hashes(parts)), known)
+        mask |= _is_among(mixed(roots ^ _hashes(parts)), known)
+    return mask
+
+
+def _is_among(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each key is among known ones, which are sorted."""
+    if not len(known):
+        return np.zeros(len(keys), np.bool_)
+    places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    mask: NDArray[np.bool_] = known[places] == keys
     return mask
 
 
