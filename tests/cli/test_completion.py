@@ -58,7 +58,7 @@ def test_every_option_of_every_command_is_known() -> None:
 
 @pytest.mark.parametrize(("shell", "script"), [("zsh", zsh_script), ("fish", fish_script), ("bash", bash_script)])
 def test_the_scripts_are_valid(shell: str, script: object, tmp_path: Path) -> None:
-    text = script(COMMANDS)  # type: ignore[operator]
+    text = script(COMMANDS)  # type: ignore[operator]  # from a table of functions
     assert "completion" in text
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} on this machine")

@@ -114,7 +114,7 @@ def test_a_finished_run_has_nothing_to_do(runs: Runs) -> None:
 
 @pytest.mark.parametrize("substrate", ["inline", "threads", "processes"])
 def test_a_run_that_failed_goes_on_where_it_stopped(runs: Runs, substrate: str) -> None:
-    executor = LocalExecutor(0 if substrate == "inline" else 2, substrate)  # type: ignore[arg-type]
+    executor = LocalExecutor(0 if substrate == "inline" else 2, substrate)  # type: ignore[arg-type]  # from a list
     runs.break_at(55)
     with pytest.raises(StageError, match="broken"):
         runs.start(executor=executor)

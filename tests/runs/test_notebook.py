@@ -35,8 +35,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return Handle(values)
 
     package, module = types.ModuleType("IPython"), types.ModuleType("IPython.display")
-    package.get_ipython = lambda: types.SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
-    module.display = display  # type: ignore[attr-defined]
+    package.get_ipython = lambda: types.SimpleNamespace(kernel=object())  # type: ignore[attr-defined]  # of a made-up module
+    module.display = display  # type: ignore[attr-defined]  # of a made-up module
     monkeypatch.setitem(sys.modules, "IPython", package)
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     return values
@@ -67,7 +67,7 @@ def test_a_run_is_a_bar_that_is_drawn_again_in_its_place(shown: list[Any]) -> No
 
 
 def test_a_terminal_with_ipython_is_not_a_notebook(shown: list[Any]) -> None:
-    sys.modules["IPython"].get_ipython = lambda: types.SimpleNamespace()  # type: ignore[attr-defined]
+    sys.modules["IPython"].get_ipython = lambda: types.SimpleNamespace()  # type: ignore[attr-defined]  # likewise
     assert not in_notebook()
     assert not isinstance(choose_progress("auto"), NotebookProgress)
 

@@ -135,7 +135,7 @@ class Coordinator:
                 and not self._waiting
                 and not any(s.ready for s in self.scheduler.groups)
             ):
-                if not self._doubtful:
+                if not self._doubtful or self.scheduler.draining:  # the next start of the run tries them again
                     break
                 self._settle_doubts()
                 continue

@@ -134,7 +134,7 @@ def changed_criteria(before: Plan, after: Plan) -> list[ChangedCriterion]:
     found: list[ChangedCriterion] = []
     for old, new in zip(before.vertices, after.vertices, strict=True):
         if isinstance(old.stage, WriterStage) and isinstance(new.stage, WriterStage):
-            pair = [(describe(v.stage.encoder), v.stage.fields, v.stage.destination.filename) for v in (old, new)]  # type: ignore[attr-defined]
+            pair = [(describe(v.stage.encoder), v.stage.fields, v.stage.destination.filename) for v in (old, new)]  # type: ignore[attr-defined]  # both are writers
             if pair[0] != pair[1]:
                 raise PlanError(f"the writer {new.name!r} differs in more than its directory. {RUN_INSTEAD}")
         elif describe(old.stage) != describe(new.stage):

@@ -103,7 +103,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _refuse_method(self) -> None:
         self._send(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered.", {"Allow": "GET, HEAD"})
 
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse_method  # noqa: N815
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse_method  # noqa: N815 - the names that http.server looks for
 
     def log_message(self, *arguments: Any) -> None:
         """Nothing is logged: addresses hold the token."""
