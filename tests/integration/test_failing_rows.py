@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import resource
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis import DocumentBatch, LocalExecutor, Pipeline, ProcessingStage
-from tamis.errors import FailureBudgetError, PlanError, StageError
+from tamis.errors import FailureBudgetError, PlanError, RunInterrupted, StageError
 from tamis.runs.directory import RunDirectory
 from tamis.runs.result import RunResult
 from tamis.stages.io import JsonlReader, JsonlWriter
@@ -251,3 +252,26 @@ def test_columns_of_the_rows_keep_their_names(tmp_path: Path) -> None:
     (row,) = pq.read_table(path).to_pylist()
     assert (row["stage"], row["tamis_stage"], row["error"], row["tamis_error"]) == ("y", "refuses", "f", "ValueError")
     assert result.summary.quarantine[0]["problem"] == "ValueError: 2 is refused"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_ctrl_c_before_a_stage_has_worked_is_no_failure(tmp_path: Path) -> None:
+    """Whether the stage is broken is not known yet: the next start tries these rows again."""
+    mended = tmp_path / "mended"
+
+    class Interrupted(ProcessingStage[DocumentBatch, DocumentBatch]):
+        name = "interrupted"
+
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            if mended.exists():
+                return task
+            if not (tmp_path / "sent").exists():
+                (tmp_path / "sent").touch()
+                os.kill(os.getpid(), signal.SIGINT)
+            raise ValueError("not yet")
+
+    with pytest.raises(RunInterrupted):
+        run(tmp_path / "run", Interrupted())
+    mended.touch()
+    result = run(tmp_path / "run", Interrupted())
+    assert (result.state, numbers(result)) == ("done", list(range(40)))
