@@ -22,6 +22,7 @@ from tamis.kernels import cleaning, heuristics, measures, native, needles, opera
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.lines import line_starts
+from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
 from tamis.stages.io import json_text
 from tamis.stages.io.json_census import Census
@@ -223,12 +224,36 @@ def run_json_census(data: bytes) -> Any:
     return Census.of(data), Census.of(data, [b"text", "é".encode()])
 
 
+def edges_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Edges between 40 nodes, as many as there are bytes."""
+    data = np.frombuffer("".join(column.to_pylist()).encode(), np.uint8).astype(np.int64)
+    return data % 40, np.roll(data, 1) // 3 % 40
+
+
+def run_components(dtype: type[np.integer[Any]]) -> Callable[[pa.Array], Any]:
+    def run(column: pa.Array) -> Any:
+        forest = Forest(40)
+        forest._parents = forest._parents.astype(dtype)  # the wide kernel is for more nodes than a test has
+        return forest.join(*edges_of(column)).tolist(), forest.roots().tolist()
+
+    return run
+
+
+def run_node_index(column: pa.Array) -> Any:
+    index = NodeIndex()
+    rows = np.arange(2000, dtype=np.uint64) * np.uint64(len(column) + 1)  # more than its first table holds
+    return index.number(edges_of(column)[0].astype(np.uint64)).tolist(), index.number(rows).tolist(), len(index)
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
     "needles": run_needles,
     "suspects": run_suspects,
     "json_text": run_json_text,
+    "components": run_components(np.int64),
+    "components_32": run_components(np.int32),
+    "node_index": run_node_index,
     "xxh3": run_xxh3,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),

@@ -6,6 +6,7 @@ name, which explains them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -50,12 +51,30 @@ def _integers(length: str, is_written: bool = False) -> Array:
     return Array("int64", length, is_written)
 
 
+def _short_integers(length: str, is_written: bool = False) -> Array:
+    return Array("int32", length, is_written)
+
+
 def _words(length: str, is_written: bool = False) -> Array:
     return Array("uint64", length, is_written)
 
 
 def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
+
+
+def _joining(nodes: Callable[..., Array]) -> Signature:
+    """Nodes of one of two widths, joined along edges."""
+    return Signature(
+        left=nodes("edge_count"),
+        right=nodes("edge_count"),
+        edge_count=Number(),
+        parents=nodes("node_count", is_written=True),
+        node_count=Number(),
+        joined=_bytes("edge_count if marks else 0", is_written=True),
+        marks=Number(),
+        flatten=Number(),
+    )
 
 
 _OFFSETS_INSIDE: Final = ("0 <= offsets[0] <= offsets[row_count] <= readable",)
@@ -91,6 +110,25 @@ SIGNATURES: Final[dict[str, Signature]] = {
         scores=_floats("check_count * row_count", is_written=True),
         failed=_integers("row_count", is_written=True),
         needed=_integers("1", is_written=True),
+    ),
+    "components": _joining(_integers),
+    "components_32": _joining(_short_integers),
+    "node_index": Signature(
+        conditions=(
+            "0 <= first <= id_count",
+            "places == 1 << (64 - shift) and 0 < shift < 64",
+            "node_count[0] <= room < places",
+        ),
+        ids=_words("id_count"),
+        id_count=Number(),
+        first=Number(),
+        table=_short_integers("places", is_written=True),
+        places=Number(),
+        shift=Number(),
+        nodes=_words("room", is_written=True),
+        node_count=_integers("1", is_written=True),
+        room=Number(),
+        numbers=_short_integers("id_count", is_written=True),
     ),
     "json_census": Signature(
         data=_bytes("size"),
