@@ -136,7 +136,8 @@ def test_the_ledger_names_what_is_kept_and_how_similar_it_is(tmp_path: Path) -> 
     result = deduplicated(path, tmp_path / "out", FuzzyDeduplication())
     drops = result.drops().to_pylist()
     assert [(d["score_text"], d["reason"]) for d in drops] == [(f"{path}:0", "near duplicate")] * 2
-    assert drops[0]["score"] == 1.0 and 0.9 < drops[1]["score"] <= 1
+    assert drops[0]["score"] == 1.0
+    assert 0.9 < drops[1]["score"] <= 1
 
 
 def test_verification_separates_what_only_shares_a_bucket(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class RemoveMarked(ScratchStage[FileGroup, TableTask]):
     reason: str = "duplicate"
     internal: ClassVar[bool] = False
 
-    def process(self, task: FileGroup) -> Iterator[Drop | TableTask]:
+    def process(self, task: FileGroup) -> Iterator[Drop | Publish | TableTask]:
         batch = load_task(task.data[0])
         assert isinstance(batch, TableTask)
         parts = task.reader_config["parts"]

@@ -20,7 +20,7 @@ def sketches(signatures: NDArray[Any]) -> pa.Array:
     FixedSizeBinaryType(fixed_size_binary[2])
     """
     rows, width = signatures.shape
-    low = signatures.astype(np.uint32, copy=False) if signatures.dtype != np.uint64 else signatures.astype(np.uint32)
+    low = signatures.astype(np.uint32, copy=False)
     mixed = ((low * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8)
     return pa.Array.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(mixed)])
 
@@ -43,5 +43,6 @@ def estimated_similarity(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> ND
     >>> estimated_similarity(np.array([[1, 2]], np.uint8), np.array([[1, 2]], np.uint8)).tolist()
     [1.0]
     """
-    agree = (one == other).mean(axis=1)
-    return np.maximum(0.0, (agree - _BY_CHANCE) / (1 - _BY_CHANCE)).astype(np.float32)
+    agree: NDArray[np.float32] = (one == other).mean(axis=1, dtype=np.float32)
+    similarity: NDArray[np.float32] = (agree - np.float32(_BY_CHANCE)) / np.float32(1 - _BY_CHANCE)
+    return np.maximum(similarity, np.float32(0))

@@ -140,7 +140,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         settings = tuple((name, list(value) if isinstance(value, tuple) else value) for name, value in settings)
         check_index(index, dict(settings))
         keep, verifies = Keep.parse(self.keep), self.verify is not None
-        stages = {
+        stages: dict[str, ProcessingStage[Any, Any]] = {
             "hash": HashBands(folder, minhash, self.num_bands, self.text_field, keep, parts, verifies),
             "buckets": BucketPartitions(folder, memory, index),
             "edges": FindEdges(folder, parts, self.within, verifies),
