@@ -58,5 +58,6 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing tamis with what its tests need ..."
+	@$(PIP) torch==2.13.0  # the release that the tests were written with
 	@$(PIP) -e '.[dev]'
 	@touch $(VENV)/.core $@
