@@ -1,7 +1,7 @@
 """A run on Ray that is killed and continued: resume_script.py INPUT OUTPUT RUN_DIR NOTES EXECUTOR.
 
-Prints how many tasks earlier starts had finished. Stages note in the folder NOTES which files they have processed. While
-it holds a file ``hold``, the later half of the input waits.
+Prints how many tasks earlier starts had finished. Stages note in the folder NOTES which files they have processed.
+While it holds a file ``hold``, the later half of the input waits.
 """
 
 from __future__ import annotations
