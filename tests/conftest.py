@@ -33,6 +33,7 @@ _ON_RAY = (
     "test_ray_metrics.py",
     "test_ray_no_shared_files.py",
     "test_ray_nodes.py",
+    "test_ray_resume.py",
     "test_ray_scripts.py",
     "test_seeds_on_ray.py",
     "test_slurm.py",
