@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.hashing import hash_text_128, normalize_text
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.deduplication.marks import name_texts
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange.files import Rows, file_codes, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -137,19 +138,10 @@ class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
         places, originals = by_hash[repeats], by_hash[firsts[repeats]]
         in_order = np.argsort(places)
         places, originals = places[in_order], originals[in_order]
-        of_what = pa.nulls(len(places), pa.string()) if names is None else _texts(names.take(originals))
+        of_what = pa.nulls(len(places), pa.string()) if names is None else name_texts(names.take(originals))
         found = pa.table({"row": arrow_array(row[places]), "original": of_what})
         final = join(self._directory, "duplicates", format_order(task.order) + SUFFIX)
         yield write_by(final, Rows(found), file[places].astype(np.int64))
-
-
-def _texts(names: RowNames) -> pa.Array:
-    """The names as text, as :meth:`~tamis.tasks.RowNames.to_texts` has them."""
-    positions = arrow_array(names.positions).cast(pa.string())
-    parts = pa.repeat("", len(names)) if names.parts is None else pc.fill_null(names.parts, "")
-    return pc.binary_join_element_wise(
-        names.source_column().cast(pa.string()), ":", positions, parts.cast(pa.string()), ""
-    )
 
 
 class HashedRows(ScratchSource[FileGroup]):

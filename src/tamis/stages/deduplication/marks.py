@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.arrays import arrow_array, numpy_array
+from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange.files import Rows, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -74,11 +74,12 @@ def name_texts(names: RowNames) -> pa.Array:
     >>> name_texts(RowNames.numbered("a", 2)).to_pylist()
     ['a:0', 'a:1']
     """
-    positions = arrow_array(names.positions).cast(pa.string())
-    parts = pa.repeat("", len(names)) if names.parts is None else pc.fill_null(names.parts, "")
-    return pc.binary_join_element_wise(
-        names.source_column().cast(pa.string()), ":", positions, parts.cast(pa.string()), ""
-    )
+    # Scalars are made by hand: pc would make them of Python strings, for which pyarrow imports pandas.
+    nothing, colon = (text_array([text])[0] for text in ("", ":"))
+    pieces = [names.source_column().cast(pa.string()), colon, arrow_array(names.positions).cast(pa.string())]
+    if names.parts is not None:
+        pieces.append(pc.fill_null(names.parts, nothing).cast(pa.string()))
+    return pc.binary_join_element_wise(*pieces, nothing)
 
 
 @dataclass

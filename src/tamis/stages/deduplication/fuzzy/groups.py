@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +132,8 @@ class SendMembers(ScratchStage[FileGroup, FileGroup]):
         table = table.append_column("group", arrow_array(groups))
         table = table.append_column("document", arrow_array(document_numbers(task.reader_config["file"], rows)))
         final = join(self._directory, "groups", format_order(task.order) + SUFFIX)
-        yield write_by(final, Rows(table), (spread(groups) % np.uint64(self.partitions)).astype(np.uint16))
+        partition = (spread(groups) % np.uint64(self.partitions)).astype(np.uint16)
+        yield write_by(final, Rows(table), partition, compress=False)
 
 
 def spread(groups: Documents) -> NDArray[np.uint64]:
@@ -168,24 +170,30 @@ class GroupPartitions(ScratchSource[FileGroup]):
 class ChooseKept(ScratchStage[FileGroup, FileGroup]):
     """Choose the document of each group that stays, and mark the others.
 
-    A document of the index stays before all of the input; then the rank decides, then the name. The partition is read
-    twice, and only the documents that stay are in memory at once: a group may be of any size.
+    A document of the index stays before all of the input; then the rank decides, then the name. A large
+    partition is read twice, and only the documents that stay are in memory at once: a group may be of any size.
 
     Args:
         folder: The folder of the deduplication.
         partitions: How many partitions of groups there are.
+        has_index: Whether there may be documents of an index among them.
     """
 
     partitions: int
+    has_index: bool = False
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        repeated = self._names_of_input(task)
-        kept = self._kept(task, repeated)
+        repeated = self._names_of_input(task) if self.has_index else None
+        tables: Callable[[], Iterable[pa.Table]] = functools.partial(self._read, task, repeated)
+        if task.reader_config["parts"].rows <= _WRITTEN_AT_ONCE:
+            whole = list(tables())
+            tables = lambda: whole  # noqa: E731 - small enough to be read once
+        kept = self._kept(tables())
         groups, documents = (numpy_array(kept.column(name)) for name in ("group", "document"))
         sketches = sketch_bytes(kept.column("sketch"))
         names = RowNames.taken_from(kept)[1]
         texts = pa.nulls(len(groups), pa.string()) if names is None else name_texts(names)
-        for number, table in enumerate(self._read(task, repeated)):
+        for number, table in enumerate(tables()):
             document = numpy_array(table.column("document"))
             place = np.searchsorted(groups, numpy_array(table.column("group")))
             removed = np.flatnonzero((documents[place] != document) & (file_of(document) >= NEW_FILES))
@@ -197,10 +205,10 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
             yield write_marks(final, document[removed], texts.take(arrow_array(original)), similarity)
         self.log_metric("groups", len(groups))
 
-    def _kept(self, task: FileGroup, repeated: NDArray[np.uint64] | None) -> pa.Table:
+    def _kept(self, tables: Iterable[pa.Table]) -> pa.Table:
         """The documents that stay, sorted by group."""
         best: pa.Table | None = None
-        for table in self._read(task, repeated):
+        for table in tables:
             both = table if best is None else pa.concat_tables([best, table], promote_options="permissive")
             columns = {name: numpy_array(both.column(name)) for name in ("group", "document")}
             ranks = numpy_array(both.column("rank")) if "rank" in both.column_names else np.zeros(1, np.uint64)

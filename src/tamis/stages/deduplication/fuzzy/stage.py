@@ -159,7 +159,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             "members": MemberFiles(folder, index),
             "send": SendMembers(folder, parts),
             "groups": GroupPartitions(folder, memory),
-            "choose": ChooseKept(folder, parts),
+            "choose": ChooseKept(folder, parts, has_index=bool(index)),
         }
         if index and self.update_index:
             stages["rows"] = IndexedRows(folder, NEW_FILES, index, settings)
