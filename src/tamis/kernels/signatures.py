@@ -179,7 +179,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
             "0 <= offsets[0] <= offsets[row_count] and offsets[row_count] * width <= len(data)",
             "width == 1 or width == 8",
             "1 <= piece <= window",
-            "recent_count > window - piece and recent_count & (recent_count - 1) == 0",
+            "recent_count >= 2 * (window - piece + 1) and recent_count & (recent_count - 1) == 0",
             "1 <= room",
             *_ALL_ROWS,
         ),

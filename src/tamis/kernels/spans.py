@@ -105,7 +105,7 @@ def find_anchors(units: Units, window: int, room: int) -> Iterator[Anchors]:
     """
     kernel = native.load("anchors")
     rows, at = len(units.offsets) - 1, np.array([0, units.offsets[0]], np.int64)
-    recent = np.empty(1 << (window - piece_length(window)).bit_length(), np.uint64)
+    recent = np.empty(2 << (window - piece_length(window)).bit_length(), np.uint64)
     while at[0] < rows:
         if kernel is None:
             found = _plain_anchors(units, window, room, at)

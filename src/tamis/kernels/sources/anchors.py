@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from numpy import uint64
 
-from tamis.kernels.span_constants import PIECE_BASE, PIECE_MIX, PIECE_SPREAD
 from tamis.kernels.sources.primitives import helper, load64
 from tamis.kernels.sources.xxh3 import hash_128
+from tamis.kernels.span_constants import PIECE_BASE, PIECE_MIX, PIECE_SPREAD
 
 __all__ = ["kernel", "unit"]
 
 _BASE, _MIX, _SPREAD = uint64(PIECE_BASE), uint64(PIECE_MIX), uint64(PIECE_SPREAD)
+_LARGEST = uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @helper
@@ -36,7 +37,35 @@ def close(data, width, window, start, end, at, secret, accumulators, spans, coun
     return at + 1
 
 
-def kernel(  # noqa: PLR0917 - as a call passes them
+def hasher(width):
+    """A function that hashes the pieces that begin from one place on to before another, given the state before."""
+
+    @helper
+    def hash_pieces(data, begin, end, piece, leaving, state, recent, mask):
+        for at in range(begin, end):
+            entering = unit(data, at + piece - 1, width) - unit(data, at - 1, width) * leaving
+            state = state * _BASE + entering
+            recent[at & mask] = (state ^ (state >> uint64(32))) * _MIX
+        return state
+
+    return hash_pieces
+
+
+_hash_bytes, _hash_words = hasher(1), hasher(8)
+
+
+@helper
+def last_smallest(recent, mask, first, end):
+    """The place of the smallest of some hashes, the last one if there are several."""
+    smallest, place = _LARGEST, first
+    for at in range(first, end):
+        value = recent[at & mask]
+        if value <= smallest:
+            smallest, place = value, at
+    return place
+
+
+def kernel(
     data,
     offsets,
     row_count,
@@ -64,7 +93,7 @@ def kernel(  # noqa: PLR0917 - as a call passes them
         piece: The length of the pieces that are hashed.
         first_row, first_window: Where to start: a row, and a place in it at which a window begins.
         secret, accumulators: See :mod:`tamis.kernels.sources.xxh3`.
-        recent: Room for the latest hashes: a power of two, and as many as a window has.
+        recent: Room for the latest hashes: a power of two, and at least twice as many as a window has.
         keys: The hash of each anchor.
         spans: Two words for each: the hash of everything that the windows with this anchor cover.
         starts: Where the first window with this anchor begins.
@@ -84,36 +113,48 @@ def kernel(  # noqa: PLR0917 - as a call passes them
         if end - begin < window:
             continue
         state = uint64(0)
-        for at in range(begin, begin + piece - 1):
+        for at in range(begin, begin + piece):
             state = state * _BASE + unit(data, at, width)
-        smallest, place = uint64(0xFFFFFFFFFFFFFFFF), begin
-        anchor, start = int(-1), begin
-        for at in range(begin, end - piece + 1):
-            entering = unit(data, at + piece - 1, width)
-            if at > begin:
-                entering -= unit(data, at - 1, width) * leaving
-            state = state * _BASE + entering
-            key = (state ^ (state >> uint64(32))) * _MIX
-            recent[at & mask] = key
-            first = at - per_window + 1
-            if key <= smallest:
-                smallest, place = key, at
-            elif place < first:
-                smallest, place = recent[first & mask], first
-                for other in range(first + 1, at + 1):
-                    value = recent[other & mask]
-                    if value <= smallest:
-                        smallest, place = value, other
-            if first < begin or place == anchor:
-                continue
-            if anchor >= 0:
+        recent[begin & mask] = (state ^ (state >> uint64(32))) * _MIX
+        hashed = begin + 1  # hashes are known up to here
+        last = end - piece + 1
+        place = int(-1)
+        first = begin  # the window whose anchor is looked for next
+        start = begin
+        while first + window <= end:
+            # The anchor stays until a piece with a hash that is not larger enters, or until it leaves.
+            if place < first:
+                need = first + per_window
+                if need > hashed:
+                    if width == 1:
+                        state = _hash_bytes(data, hashed, need, piece, leaving, state, recent, mask)
+                    else:
+                        state = _hash_words(data, hashed, need, piece, leaving, state, recent, mask)
+                    hashed = need
+                new = last_smallest(recent, mask, first, need)
+            else:
+                new = first + per_window - 1
+            if place >= 0:
                 count = close(data, width, window, start, first, count, secret, accumulators, spans, counts)
             if count == room:
                 next_window[0], next_window[1] = row, first
                 return count
+            place, start = new, first
+            smallest = recent[place & mask]
             keys[count] = smallest * _SPREAD
             starts[count] = first
-            anchor, start = place, first
+            # While this is the anchor, pieces enter up to the one that begins before place + per_window.
+            entering = first + per_window
+            stop = min(place + per_window, last)
+            if stop > hashed:
+                if width == 1:
+                    state = _hash_bytes(data, hashed, stop, piece, leaving, state, recent, mask)
+                else:
+                    state = _hash_words(data, hashed, stop, piece, leaving, state, recent, mask)
+                hashed = stop
+            while entering < stop and recent[entering & mask] > smallest:
+                entering += 1
+            first = entering - per_window + 1
         count = close(data, width, window, start, end - window + 1, count, secret, accumulators, spans, counts)
     next_window[0], next_window[1] = row_count, offsets[row_count]
     return count

@@ -49,7 +49,7 @@ __all__ = [
 ENTRY_BYTES = 128
 """Memory that one hash takes while equal ones are looked for, with what belongs to it, in bytes."""
 
-_ENTRIES_PER_CELL = 512
+_ENTRIES_PER_CELL = 2048
 _FEWEST_CELLS, _MOST_CELLS = 16, 256
 _ENTRIES_PER_PARTITION = 2**20
 """More are sorted in memory that has to be requested from the system again each time, and miss the cache."""
@@ -108,7 +108,7 @@ def write_hashes(final: str, table: pa.Table, groups: HashGroups, chosen: NDArra
     table = table.take(arrow_array(order))
     count = min(max(_FEWEST_CELLS, 1 << (len(order) // _ENTRIES_PER_CELL).bit_length()), _MOST_CELLS)
     cells, starts = np.unique(_range_of(numpy_array(table.column("hash")), count), return_index=True)
-    return write_cells(final, Rows(table), cells, np.append(starts, len(order)), count=count)
+    return write_cells(final, Rows(table), cells, np.append(starts, len(order)), count=count, compression=None)
 
 
 def _range_of(hashes: Hashes, count: int) -> Ints:
@@ -180,8 +180,8 @@ class HashPartitions(ScratchSource[FileGroup]):
                 hint="Give a larger memory_budget, or read larger tasks (blocksize, files_per_partition).",
             )
         total = sum(int(numpy_array(file.table.column("rows")).sum()) for file in files)
-        most = min(self.memory_bytes // ENTRY_BYTES // 2, _ENTRIES_PER_PARTITION)
-        count = max(self.partitions, -(-total // most))
+        fitting = -(-total // (self.memory_bytes // ENTRY_BYTES // 2))
+        count = max(self.partitions, fitting, min(total // _ENTRIES_PER_PARTITION, _MOST_CELLS))
         cells_of = np.array([file.count for file in files], np.int64)
 
         def overlapping(cells: pa.Table) -> tuple[Ints, Ints]:

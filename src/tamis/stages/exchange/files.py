@@ -100,7 +100,13 @@ def put_together(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_cells(
-    final: str, rows: Rows, cells: Ints, edges: Ints, keys: pa.Array | None = None, count: int = 0
+    final: str,
+    rows: Rows,
+    cells: Ints,
+    edges: Ints,
+    keys: pa.Array | None = None,
+    count: int = 0,
+    compression: str | None = "lz4",
 ) -> Publish:
     """Write rows in cells to a file with an index, ready to be published.
 
@@ -111,6 +117,7 @@ def write_cells(
         edges: The first row of each cell, and one past the last row of the last.
         keys: The smallest key of each cell, for cells that are ranges.
         count: A number to keep with the file, see :attr:`Cells.count`.
+        compression: How the rows are compressed, where Arrow has it; ``None`` for hashes, which do not get smaller.
     """
     table = rows.table.unify_dictionaries().combine_chunks()
     metadata = {**(table.schema.metadata or {}), _KIND: cloudpickle.dumps((rows.kind, rows.dataset_name))}
@@ -120,7 +127,8 @@ def write_cells(
     sizes = [measured.slice(start, stop - start).nbytes for start, stop in spans]
 
     def fill(sink: pa.NativeFile) -> None:
-        options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
+        is_there = compression is not None and pa.Codec.is_available(compression)
+        options = pa.ipc.IpcWriteOptions(compression=compression if is_there else None)
         offsets = []
         with pa.ipc.new_stream(sink, schema, options=options) as writer:
             writer.write_batch(_first_batch(table, schema).slice(0, 0))
