@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.kernels import cleaning, heuristics, measures, native, needles, operations, suspects
+from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.lines import line_starts
+from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
 from tamis.stages.io import json_text
 from tamis.stages.io.json_census import Census
@@ -199,6 +200,33 @@ def run_xxh3(column: pa.Array) -> Any:
     return hash_text_64(column).tolist(), hash_text_128(column).tolist()
 
 
+SCHEMES = [
+    minhash.MinHash(num_hashes, ngram, unit, scheme, bits=bits)
+    for num_hashes, scheme, bits in ((20, "fast", 32), (100, "fast", 64), (33, "classic", 32), (5, "classic", 64))
+    for ngram, unit in ((5, "character"), (200, "character"), (1, "word"), (3, "word"))
+]
+
+
+def run_minhash(column: pa.Array) -> Any:
+    minhash._ROOM = 64  # so that texts are taken in several parts
+    return [each.signatures(column).tolist() for each in SCHEMES]
+
+
+def run_shingles(column: pa.Array) -> Any:
+    minhash._ROOM = 64
+    return [each.shingles(column).to_pylist() for each in SCHEMES[:4]]
+
+
+def run_jaccard(column: pa.Array) -> Any:
+    minhash._ROOM = 64
+    return [each.jaccard(column, column[::-1]).tolist() for each in SCHEMES[:4]]
+
+
+def run_bands(column: pa.Array) -> Any:
+    values = np.arange(6 * len(column)).reshape(-1, 6)
+    return [minhash.band_hashes(values.astype(kind), 2).tolist() for kind in (np.uint32, np.uint64)]
+
+
 def json_lines_of(column: pa.Array) -> Iterator[bytes]:
     rows = [{"text": text, "n": i, "f": i / 7, "b": None, "é": True} for i, text in enumerate(column.to_pylist())]
     plain = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -223,13 +251,41 @@ def run_json_census(data: bytes) -> Any:
     return Census.of(data), Census.of(data, [b"text", "é".encode()])
 
 
+def edges_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Edges between 40 nodes, as many as there are bytes."""
+    data = np.frombuffer("".join(column.to_pylist()).encode(), np.uint8).astype(np.int64)
+    return data % 40, np.roll(data, 1) // 3 % 40
+
+
+def run_components(dtype: type[np.integer[Any]]) -> Callable[[pa.Array], Any]:
+    def run(column: pa.Array) -> Any:
+        forest = Forest(40)
+        forest._parents = forest._parents.astype(dtype)  # the wide kernel is for more nodes than a test has
+        return forest.join(*edges_of(column)).tolist(), forest.roots().tolist()
+
+    return run
+
+
+def run_node_index(column: pa.Array) -> Any:
+    index = NodeIndex()
+    rows = np.arange(2000, dtype=np.uint64) * np.uint64(len(column) + 1)  # more than its first table holds
+    return index.number(edges_of(column)[0].astype(np.uint64)).tolist(), index.number(rows).tolist(), len(index)
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
     "needles": run_needles,
     "suspects": run_suspects,
     "json_text": run_json_text,
+    "components": run_components(np.int64),
+    "components_32": run_components(np.int32),
+    "node_index": run_node_index,
     "xxh3": run_xxh3,
+    "shingles": run_shingles,
+    "minhash": run_minhash,
+    "jaccard": run_jaccard,
+    "bands": run_bands,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),

@@ -16,7 +16,15 @@ from tamis.kernels.buffers import TextBuffers, null_rows
 from tamis.kernels.pieces import sum_of_pieces, words_inside
 from tamis.kernels.utf8 import Utf8, spaces
 
-__all__ = ["NULL_HASH", "NULL_HASH_64", "hash_columns", "hash_text_64", "hash_text_128", "normalize_text"]
+__all__ = [
+    "NULL_HASH",
+    "NULL_HASH_64",
+    "collapse_spaces",
+    "hash_columns",
+    "hash_text_64",
+    "hash_text_128",
+    "normalize_text",
+]
 
 NULL_HASH: Final = (0x7E5DC90380F0640B, 0xD6BCEC3C6B29D72E)
 """What a null hashes to with 128 bits: the hash of the byte 0xFF, which no UTF-8 text contains."""
@@ -113,14 +121,18 @@ def normalize_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
 
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([normalize_text(chunk) for chunk in column.chunks], column.type)
-    collapsed = [_collapse(block).to_arrow() for block in Utf8.from_arrow(column).blocks()]
+    collapsed = [collapse_spaces(block).to_arrow() for block in Utf8.from_arrow(column).blocks()]
     lowered = pl.Series(pl.from_arrow(pa.chunked_array(collapsed, pa.large_string()))).str.to_lowercase().to_arrow()
     result = lowered.cast(column.type)
     return pc.if_else(pc.is_valid(column), result, pa.scalar(None, column.type)) if column.null_count else result
 
 
-def _collapse(block: Utf8) -> Utf8:
-    """``" ".join(text.split())``."""
+def collapse_spaces(block: Utf8) -> Utf8:
+    """``" ".join(text.split())`` of each text.
+
+    >>> collapse_spaces(Utf8.from_arrow(pa.array([" a  b\\n"]))).to_arrow().to_pylist()
+    ['a b']
+    """
     kept, data = ~spaces(block), block.data.copy()
     found = words_inside(block, kept)
     is_last = np.zeros(len(found.ends), np.bool_)

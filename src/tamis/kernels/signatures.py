@@ -6,6 +6,7 @@ name, which explains them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from tamis.kernels import operations
 from tamis.kernels.arguments import Array, Arrays, Number, Signature
 from tamis.kernels.measures import MEASURES
 
-__all__ = ["PADDING", "SIGNATURES", "longest_near_end"]
+__all__ = ["PADDING", "SIGNATURES", "longest_near_end", "most_shingles"]
 
 PADDING: Final = 128
 """Bytes after a text that a kernel may read. If there are fewer, it reads a copy."""
@@ -50,15 +51,62 @@ def _integers(length: str, is_written: bool = False) -> Array:
     return Array("int64", length, is_written)
 
 
+def _short_integers(length: str, is_written: bool = False) -> Array:
+    return Array("int32", length, is_written)
+
+
 def _words(length: str, is_written: bool = False) -> Array:
     return Array("uint64", length, is_written)
+
+
+def _halves(length: str, is_written: bool = False) -> Array:
+    return Array("uint32", length, is_written)
 
 
 def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
 
 
+def _joining(nodes: Callable[..., Array]) -> Signature:
+    """Nodes of one of two widths, joined along edges."""
+    return Signature(
+        left=nodes("edge_count"),
+        right=nodes("edge_count"),
+        edge_count=Number(),
+        parents=nodes("node_count", is_written=True),
+        node_count=Number(),
+        joined=_bytes("edge_count if marks else 0", is_written=True),
+        marks=Number(),
+        flatten=Number(),
+    )
+
+
+def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDArray[np.int64]:
+    """How many n-grams of characters or words each text can have, given its bytes; at least one.
+
+    Args:
+        offsets: Where each text begins, and where the last one ends.
+        by_words: Whether n-grams are of words.
+        ngram: How many.
+
+    >>> most_shingles(np.array([0, 9, 9]), by_words=1, ngram=2).tolist()
+    [4, 1]
+    """
+    items: NDArray[np.int64] = np.diff(offsets)
+    most: NDArray[np.int64] = np.maximum(((items + 1) // 2 if by_words else items) - ngram + 1, 1)
+    return most
+
+
 _OFFSETS_INSIDE: Final = ("0 <= offsets[0] <= offsets[row_count] <= readable",)
+
+_TAIL: Final = f"longest_near_end(offsets[:row_count + 1], readable) + {2 * PADDING}"
+_SHINGLES: Final = ("room >= 64", "ngram > 0")
+_SHINGLE_PARAMETERS: Final[dict[str, Array | Number]] = {
+    "by_words": Number(),
+    "ngram": Number(),
+    "mixing": _words("2"),
+    "room": Number(),
+}
 
 SIGNATURES: Final[dict[str, Signature]] = {
     "heuristics": Signature(
@@ -91,6 +139,25 @@ SIGNATURES: Final[dict[str, Signature]] = {
         scores=_floats("check_count * row_count", is_written=True),
         failed=_integers("row_count", is_written=True),
         needed=_integers("1", is_written=True),
+    ),
+    "components": _joining(_integers),
+    "components_32": _joining(_short_integers),
+    "node_index": Signature(
+        conditions=(
+            "0 <= first <= id_count",
+            "places == 1 << (64 - shift) and 0 < shift < 64",
+            "node_count[0] <= room < places",
+        ),
+        ids=_words("id_count"),
+        id_count=Number(),
+        first=Number(),
+        table=_short_integers("places", is_written=True),
+        places=Number(),
+        shift=Number(),
+        nodes=_words("room", is_written=True),
+        node_count=_integers("1", is_written=True),
+        room=Number(),
+        numbers=_short_integers("id_count", is_written=True),
     ),
     "json_census": Signature(
         data=_bytes("size"),
@@ -205,6 +272,95 @@ SIGNATURES: Final[dict[str, Signature]] = {
         where=Number(),
         scratch=_bytes(f"{3 * PADDING}", is_written=True),
         found=_bytes("row_count", is_written=True),
+    ),
+    "shingles": Signature(
+        conditions=(*_OFFSETS_INSIDE, *_SHINGLES),
+        helpers={"longest_near_end": longest_near_end, "most_shingles": most_shingles},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        readable=Number(),
+        **_SHINGLE_PARAMETERS,
+        scratch=_bytes(_TAIL, is_written=True),
+        items=_words("room + ngram", is_written=True),
+        state=_integers("8", is_written=True),
+        hashes=_words("most_shingles(offsets[:row_count + 1], by_words, ngram).sum()", is_written=True),
+        counts=_integers("row_count", is_written=True),
+    ),
+    "minhash": Signature(
+        conditions=(
+            *_OFFSETS_INSIDE,
+            *_SHINGLES,
+            "bits == 32 or bits == 64",
+            "0 < num_hashes <= width and width % 16 == 0",
+            "value_bits == 0 or 32 <= value_bits <= bits",
+            "value_bits == 0 or slots >= 64 and slots & (slots - 1) == 0",
+        ),
+        helpers={"longest_near_end": longest_near_end},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        readable=Number(),
+        by_words=Number(),
+        ngram=Number(),
+        mixing=_words("2"),
+        num_hashes=Number(),
+        bits=Number(),
+        value_bits=Number(),
+        factors=_halves("width"),
+        terms=_halves("width"),
+        width=Number(),
+        factors_64=_words("num_hashes if bits == 64 and not value_bits else 0"),
+        terms_64=_words("num_hashes if bits == 64 and not value_bits else 0"),
+        room=Number(),
+        scratch=_bytes(_TAIL, is_written=True),
+        items=_words("room + ngram", is_written=True),
+        state=_integers("8", is_written=True),
+        hashes=_words("room", is_written=True),
+        seen=_words("2 * slots if value_bits else 0", is_written=True),
+        slots=Number(),
+        halves=_halves("room", is_written=True),
+        values=_halves("width", is_written=True),
+        sketch=_words("num_hashes", is_written=True),
+        narrow=_halves("row_count * num_hashes if bits == 32 else 0", is_written=True),
+        wide=_words("row_count * num_hashes if bits == 64 else 0", is_written=True),
+    ),
+    "bands": Signature(
+        narrow=_halves("0 if is_wide else row_count * band_count * band_size"),
+        wide=_words("row_count * band_count * band_size if is_wide else 0"),
+        is_wide=Number(),
+        row_count=Number(),
+        band_count=Number(),
+        band_size=Number(),
+        hashes=_words("row_count * band_count", is_written=True),
+    ),
+    "jaccard": Signature(
+        conditions=(
+            *_SHINGLES,
+            "0 <= offsets[0] <= offsets[row_count] <= readable",
+            "0 <= other_offsets[0] <= other_offsets[row_count] <= other_readable",
+            "slots & (slots - 1) == 0",
+        ),
+        helpers={"longest_near_end": longest_near_end},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        readable=Number(),
+        scratch=_bytes(_TAIL, is_written=True),
+        other_texts=_bytes("other_readable"),
+        other_offsets=_integers("row_count + 1"),
+        other_readable=Number(),
+        other_scratch=_bytes(
+            f"longest_near_end(other_offsets[:row_count + 1], other_readable) + {2 * PADDING}", is_written=True
+        ),
+        row_count=Number(),
+        **_SHINGLE_PARAMETERS,
+        items=_words("room + ngram", is_written=True),
+        state=_integers("8", is_written=True),
+        hashes=_words("room", is_written=True),
+        table=_words("slots", is_written=True),
+        marks=_bytes("slots", is_written=True),
+        slots=Number(),
+        results=_floats("row_count", is_written=True),
     ),
     "xxh3": Signature(
         conditions=("0 <= offsets[0] <= offsets[row_count] <= len(data)", "width == 1 or width == 2"),

@@ -23,8 +23,10 @@ from tamis.kernels.signatures import PADDING
 __all__ = [
     "BYTES",
     "FLOATS",
+    "HALVES",
     "INTS",
     "PADDING",
+    "SHORT_INTS",
     "WORDS",
     "any_of",
     "as_bytes",
@@ -45,11 +47,14 @@ __all__ = [
     "multiply_high",
     "prefetch",
     "trailing_zeros",
+    "words_from",
 ]
 
 BYTES = types.CPointer(types.uint8)
 WORDS = types.CPointer(types.uint64)
+HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
+SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
 
 # No wrapper that Python could call, and so nothing in the compiled code that needs Python; divisions as in NumPy.
@@ -65,7 +70,14 @@ helper = njit(**_OPTIONS)
 """A function that kernels call."""
 
 
-_POINTERS = {"uint8": BYTES, "uint64": WORDS, "int64": INTS, "float64": FLOATS}
+_POINTERS = {
+    "uint8": BYTES,
+    "int32": SHORT_INTS,
+    "uint32": HALVES,
+    "uint64": WORDS,
+    "int64": INTS,
+    "float64": FLOATS,
+}
 
 
 def compiled_for(signature: Signature, function: Callable[..., Any]) -> Any:
@@ -174,17 +186,18 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
 
 @intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """Prefetch the memory around an index, which need not exist."""
+    """Prefetch the memory around an index of bytes or other elements, which need not exist."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), number, number, number])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         how = (0, 3, 1)  # to read it, soon, as data
-        builder.call(fetch, [builder.gep(arguments[0], [arguments[1]]), *(ir.Constant(number, value) for value in how)])
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _BYTE.as_pointer())
+        builder.call(fetch, [place, *(ir.Constant(number, value) for value in how)])
         return context.get_dummy_value()
 
-    return types.void(BYTES, types.int64), generate
+    return types.void(pointer, types.int64), generate
 
 
 @intrinsic
@@ -241,6 +254,16 @@ def as_words(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return WORDS(BYTES, types.int64), generate
+
+
+@intrinsic
+def words_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The words from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return WORDS(WORDS, types.int64), generate
 
 
 @intrinsic

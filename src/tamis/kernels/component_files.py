@@ -1,0 +1,217 @@
+"""Connected components of a graph whose nodes do not fit into memory: two passes over ranges of nodes on disk.
+
+Ids are cut into ranges so that the nodes of a range fit. An edge is kept with the range of its greater end.
+
+1. From the last range to the first: the edges inside the range are joined in memory. A set of nodes that they connect
+   may have edges to smaller nodes in earlier ranges: the set gets a link to the smallest of those, and for each other
+   one an edge between it and the smallest is kept with an earlier range. So what was connected through this range stays
+   connected without it.
+2. From the first range to the last: a set without a link has no smaller nodes, so its label is its smallest node. A set
+   with a link has the label of the node that it links to, which is in an earlier range and known.
+
+Every edge is read once for each range that it passes, and a node is in memory only with its range.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.kernels.union_find import Forest, NodeIndex, smallest_nodes
+
+__all__ = ["Chunks", "Pairs"]
+
+Ids = NDArray[np.uint64]
+
+_NONE: Final = np.uint64(2**64 - 1)
+"""No link. It is the greatest id, and a link leads to a node that is smaller than another."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of ids, as rows of two columns.
+
+    Args:
+        rows: The pairs.
+    """
+
+    rows: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, first: Ids, second: Ids) -> Pairs:
+        """Pairs of the members of two arrays."""
+        return cls(np.stack([first, second], axis=1))
+
+    @property
+    def first(self) -> Ids:
+        """The first member of each pair."""
+        return np.ascontiguousarray(self.rows[:, 0])
+
+    @property
+    def second(self) -> Ids:
+        """The second member of each pair."""
+        return np.ascontiguousarray(self.rows[:, 1])
+
+    def distinct(self) -> Pairs:
+        """Each pair once, sorted by the first member."""
+        rows = self.rows[np.lexsort((self.rows[:, 1], self.rows[:, 0]))]
+        is_new = np.ones(len(rows), np.bool_)
+        is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+        return Pairs(rows[is_new])
+
+
+class Chunks:
+    """Files of edges from each node of a part of a graph to the smallest node of its component, sorted by node.
+
+    Args:
+        folder: Where the files are kept: an empty directory.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._paths: list[str] = []
+
+    def add(self, edges: Pairs) -> None:
+        """Write a chunk."""
+        path = os.path.join(self.folder, f"chunk-{len(self._paths)}")
+        edges.rows.tofile(path)
+        self._paths.append(path)
+
+    def members(self, most_nodes: int, block: int) -> Iterator[tuple[Ids, Ids]]:
+        """All nodes in ascending order and their labels, one range of nodes at a time.
+
+        Args:
+            most_nodes: How many nodes fit into memory.
+            block: How many edges are read at once.
+        """
+        chunks = [_mapped(path) for path in self._paths]
+        ranges = _Ranges(self.folder, chunks, _bounds([chunk[:, 0] for chunk in chunks], most_nodes, block), block)
+        for number in reversed(range(len(ranges))):
+            ranges.contract(number)
+        for number in range(len(ranges)):
+            yield ranges.labels(number)
+
+
+def _bounds(chunks: Sequence[Ids], most_nodes: int, block: int) -> Ids:
+    """The first id of each range but the first, so that a range has half as many nodes as fit, give or take a few.
+
+    Nodes are sampled by their hash, so one that is in many chunks counts once. The sample is all nodes if they fit;
+    else it is thinned out until it fits, and still has so many nodes of each range that in practice no range has twice
+    as many nodes as intended.
+    """
+    sample, halvings = np.empty(0, np.uint64), 0
+    for chunk in chunks:
+        for start in range(0, len(chunk), block):
+            nodes = np.array(chunk[start : start + block])
+            sample = np.union1d(sample, nodes[_in_sample(nodes, halvings)])
+            while len(sample) > most_nodes:
+                halvings += 1
+                sample = sample[_in_sample(sample, halvings)]
+    per_range = max(1, (most_nodes // 2) >> halvings)
+    return sample[per_range::per_range]
+
+
+def _in_sample(nodes: Ids, halvings: int) -> NDArray[np.bool_]:
+    """Of all nodes, one in 2 ** halvings: those whose hash ends in so many zeros."""
+    mixed = (nodes ^ (nodes >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+    is_in: NDArray[np.bool_] = (mixed >> np.uint64(32)) & np.uint64((1 << halvings) - 1) == 0
+    return is_in
+
+
+class _Ranges:
+    """The ranges of nodes, and the files that belong to each.
+
+    Args:
+        folder: Where the files are kept.
+        chunks: The edges of the graph.
+        bounds: The first id of each range but the first.
+        block: How many edges are read at once.
+    """
+
+    def __init__(self, folder: str, chunks: Sequence[NDArray[np.uint64]], bounds: Ids, block: int) -> None:
+        self._folder, self._chunks, self._bounds, self._block = folder, chunks, bounds, block
+
+    def __len__(self) -> int:
+        return len(self._bounds) + 1
+
+    def contract(self, number: int) -> None:
+        """Join the nodes of a range, and pass the edges to smaller nodes on to the ranges of those."""
+        first = self._bounds[number - 1] if number else np.uint64(0)
+        index, forest = NodeIndex(), Forest(0)
+        for edges in self._edges(number):
+            inside = edges.second >= first
+            ends = index.number(edges.first)[inside], index.number(edges.second[inside])
+            forest.grow(len(index))
+            forest.join(*ends, marks=False)
+        roots = forest.roots()[: len(index)]
+        links = np.full(len(index), _NONE)
+        for edges in self._edges(number):
+            outside = edges.second < first
+            np.minimum.at(links, roots[index.number(edges.first[outside])], edges.second[outside])
+        for edges in self._edges(number):
+            outside = edges.second < first
+            nearest, others = links[roots[index.number(edges.first[outside])]], edges.second[outside]
+            is_other = others != nearest
+            self._append("edges", Pairs.of(others[is_other], nearest[is_other]).distinct())
+        self._remove("edges", number)
+        nodes, labels, smallest = smallest_nodes(index.nodes, roots)
+        Pairs.of(nodes, labels).rows.tofile(self._path("sets", number))
+        linked = np.flatnonzero(links != _NONE)
+        linked = linked[np.argsort(links[linked], kind="stable")]
+        self._append("questions", Pairs.of(links[linked], smallest[linked]))
+
+    def labels(self, number: int) -> tuple[Ids, Ids]:
+        """The nodes of a range and their labels, once all ranges before have theirs."""
+        sets = Pairs(np.array(_mapped(self._path("sets", number))))
+        nodes, labels = sets.first, sets.second
+        answers = Pairs(np.array(_mapped(self._path("answers", number)))).distinct()
+        asked, given = answers.first, answers.second
+        if len(asked):
+            place = np.minimum(np.searchsorted(asked, labels), len(asked) - 1)
+            labels = np.where(asked[place] == labels, given[place], labels)
+        for questions in self._blocks(_mapped(self._path("questions", number))):
+            found = labels[np.searchsorted(nodes, questions.first)]
+            self._append("answers", Pairs.of(questions.second, found).distinct())
+        for kind in ("sets", "questions", "answers"):
+            self._remove(kind, number)
+        return nodes, labels
+
+    def _edges(self, number: int) -> Iterator[Pairs]:
+        """The edges whose greater end is in a range, which comes first."""
+        for chunk in self._chunks:
+            edges = np.searchsorted(chunk[:, 0], self._bounds[max(0, number - 1) : number + 1])
+            start = 0 if number == 0 else edges[0]
+            stop = len(chunk) if number == len(self._bounds) else edges[-1]
+            yield from self._blocks(chunk[start:stop])
+        yield from self._blocks(_mapped(self._path("edges", number)))
+
+    def _blocks(self, rows: NDArray[np.uint64]) -> Iterator[Pairs]:
+        for start in range(0, len(rows), self._block):
+            yield Pairs(np.array(rows[start : start + self._block]))
+
+    def _append(self, kind: str, pairs: Pairs) -> None:
+        """Write pairs, which are sorted, to the files of the ranges of their first members."""
+        edges = [0, *np.searchsorted(pairs.rows[:, 0], self._bounds).tolist(), len(pairs.rows)]
+        for number in np.flatnonzero(np.diff(edges)).tolist():
+            with open(self._path(kind, number), "ab") as file:  # noqa: PTH123 - a path is a string here
+                pairs.rows[edges[number] : edges[number + 1]].tofile(file)
+
+    def _path(self, kind: str, number: int) -> str:
+        return os.path.join(self._folder, f"{kind}-{number}")
+
+    def _remove(self, kind: str, number: int) -> None:
+        if os.path.exists(self._path(kind, number)):
+            os.remove(self._path(kind, number))
+
+
+def _mapped(path: str) -> NDArray[Any]:
+    """The pairs of a file; none if there is no file."""
+    if not os.path.exists(path) or not os.path.getsize(path):
+        return np.empty((0, 2), np.uint64)
+    return np.memmap(path, np.uint64, mode="r").reshape(-1, 2)
