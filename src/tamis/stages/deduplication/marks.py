@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from tamis.stages.scratch import load_task
 from tamis.stages.spill import ScratchSource, ScratchStage, spilled_files, spilled_tasks
 from tamis.tasks import FileGroup, RowNames, TableTask
 
-__all__ = ["KeptRows", "RemoveMarked", "document_numbers", "file_of", "name_texts", "row_of", "write_marks"]
+__all__ = ["KeptRows", "RemoveMarked", "by_name", "document_numbers", "file_of", "name_texts", "row_of", "write_marks"]
 
 Documents = NDArray[np.uint64]
 
@@ -82,6 +82,24 @@ def name_texts(names: RowNames) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, nothing)
 
 
+def by_name(table: pa.Table) -> tuple[NDArray[Any], ...]:
+    """Keys that sort rows by their names: by source, then position, then part, the most important last.
+
+    >>> table = RowNames(("b", "a"), np.array([1, 5]), np.array([0, 1], np.int32)).added_to(pa.table({"x": [1, 2]}))
+    >>> np.lexsort(by_name(table)).tolist()
+    [1, 0]
+    """
+    names = RowNames.taken_from(table)[1]
+    if names is None:
+        return ()
+    places = np.empty(len(names.sources), np.int64)
+    places[sorted(range(len(places)), key=names.sources.__getitem__)] = np.arange(len(places))
+    sources = np.zeros(len(names), np.int64) if names.codes is None else places[names.codes]
+    if names.parts is None:
+        return names.positions, sources
+    return numpy_array(pc.rank(pc.fill_null(names.parts, ""), tiebreaker="dense")), names.positions, sources
+
+
 @dataclass
 class KeptRows(ScratchSource[FileGroup]):
     """The files of ``rows/``, in the order of the input, each with the place of the marks of its rows in ``marks/``.
@@ -89,17 +107,21 @@ class KeptRows(ScratchSource[FileGroup]):
     Args:
         folder: The folder of the deduplication.
         first_file: The number of the first of the files.
+        numbered_by: The folder whose files have the same numbers; some files of rows may have none there.
     """
 
     first_file: int = 0
+    numbered_by: str = "rows"
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "marks"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
         parts = merge_indexes(indexes, join(directory, "marks.index"))
-        for number, task in enumerate(spilled_tasks(join(directory, "rows")), self.first_file):
-            task.reader_config = {"parts": parts.get(number)}
+        orders = [order for _, _, order in spilled_files(join(directory, self.numbered_by))]
+        numbers = {order: number for number, order in enumerate(orders, self.first_file)}
+        for task in spilled_tasks(join(directory, "rows")):
+            task.reader_config = {"parts": parts.get(numbers.get(task.order, -1))}
             yield task
 
 

@@ -67,6 +67,9 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
     def text_columns(self) -> list[str]:
         return [self.text_field]
 
+    def ordered_columns(self) -> list[str]:
+        return self.keep.columns
+
     def process(self, task: TableTask) -> Iterator[Publish]:
         name = format_order(task.order) + SUFFIX
         yield spill(task, join(self._directory, "rows"))

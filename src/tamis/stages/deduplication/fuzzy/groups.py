@@ -8,11 +8,9 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
@@ -20,7 +18,15 @@ from tamis.kernels.components import Components
 from tamis.kernels.hashing import hash_text_128
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES, index_files
 from tamis.stages.deduplication.fuzzy.sketches import estimated_similarity, sketch_bytes
-from tamis.stages.deduplication.marks import Documents, document_numbers, file_of, name_texts, row_of, write_marks
+from tamis.stages.deduplication.marks import (
+    Documents,
+    by_name,
+    document_numbers,
+    file_of,
+    name_texts,
+    row_of,
+    write_marks,
+)
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -214,7 +220,7 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
             ranks = numpy_array(both.column("rank")) if "rank" in both.column_names else np.zeros(1, np.uint64)
             is_new = file_of(columns["document"]) >= NEW_FILES
             ranks = np.where(is_new, ranks, np.uint64(0))
-            order = np.lexsort((*_by_name(both), ranks, is_new, columns["group"]))
+            order = np.lexsort((columns["document"], *by_name(both), ranks, is_new, columns["group"]))
             firsts = np.ones(len(order), np.bool_)
             in_order = columns["group"][order]
             firsts[1:] = in_order[1:] != in_order[:-1]
@@ -248,19 +254,6 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
                 held = []
         if held:
             yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
-
-
-def _by_name(table: pa.Table) -> tuple[NDArray[Any], ...]:
-    """Keys that sort rows by their names: by source, then position, then part, the most important last."""
-    names = RowNames.taken_from(table)[1]
-    if names is None:
-        return (numpy_array(table.column("document")),)
-    places = np.empty(len(names.sources), np.int64)
-    places[sorted(range(len(places)), key=names.sources.__getitem__)] = np.arange(len(places))
-    sources = np.zeros(len(names), np.int64) if names.codes is None else places[names.codes]
-    if names.parts is None:
-        return names.positions, sources
-    return numpy_array(pc.rank(pc.fill_null(names.parts, ""), tiebreaker="dense")), names.positions, sources
 
 
 def _name_hashes(table: pa.Table) -> NDArray[np.uint64]:

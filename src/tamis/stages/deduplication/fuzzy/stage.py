@@ -162,7 +162,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             "choose": ChooseKept(folder, parts, has_index=bool(index)),
         }
         if index and self.update_index:
-            stages["rows"] = IndexedRows(folder, NEW_FILES, index, settings)
+            stages["rows"] = IndexedRows(folder, NEW_FILES, index=index, settings=settings)
             last: ProcessingStage[Any, Any] = RemoveAndIndex(folder, REASON, index)
         else:
             stages["rows"] = KeptRows(folder, NEW_FILES)
