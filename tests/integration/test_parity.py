@@ -53,7 +53,7 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 ENOUGH = {
-    "local-processes": ("branch", "composite", "exchanges", "filter", "map", "no-writer", "none", "shuffle"),
+    "local-processes": ("branch", "composite", "exchanges", "filter", "fuzzy", "map", "no-writer", "none", "shuffle"),
     "local-batch": ("batches", "branch", "shuffle"),
     "streaming": (
         "after-a-writer",
@@ -62,12 +62,13 @@ ENOUGH = {
         "exchanges",
         "failing-rows",
         "fan-out",
+        "fuzzy",
         "nothing-left",
         "shuffle",
     ),
     "streaming-unfused": ("batches", "branch"),
-    "ray-actor-pool": ("branch", "shuffle"),
-    "ray-data": ("branch",),
+    "ray-actor-pool": ("branch", "fuzzy", "shuffle"),
+    "ray-data": ("branch", "fuzzy"),
     "xenna": ("branch", "failing-rows"),
 }
 """For executors that share their code with another one: pipelines with all kinds of stages.

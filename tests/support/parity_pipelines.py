@@ -23,6 +23,7 @@ from tamis.runs.drops import SCHEMA
 from tamis.runs.result import RunResult
 from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
 from tamis.stages.deduplication.exact import ExactDeduplication
+from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
 from tamis.stages.exchange import Exchange
 from tamis.stages.flow import Dropped, Route, Tee
@@ -199,6 +200,9 @@ PIPELINES: dict[str, Builder] = {
     ),
     "shuffle": lambda i, o: _pipeline(
         "shuffle", _read(i), Upper(), ExactDeduplication(partitions=3), KeepEven(), JsonlWriter(str(o))
+    ),
+    "fuzzy": lambda i, o: _pipeline(
+        "fuzzy", _read(i), FuzzyDeduplication(partitions=2, char_ngrams=4, minhashes_per_band=2), JsonlWriter(str(o))
     ),
     "exchanges": lambda i, o: _pipeline(
         "exchanges",

@@ -36,7 +36,7 @@ class Pipeline:
 
     Args:
         name: Shown in plans, reports and the name of the run directory.
-        description: One sentence about it.
+        description: One sentence about it. It may be left out: ``Pipeline("name", [...])``.
         stages: The stages, in order.
 
     >>> from tamis.stages.function_decorators import processing_stage
@@ -52,7 +52,18 @@ class Pipeline:
     [['HI']]
     """
 
-    def __init__(self, name: str, description: str | None = None, stages: Sequence[Stage] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str | Sequence[Stage] | None = None,
+        stages: Sequence[Stage] | None = None,
+    ) -> None:
+        if isinstance(description, list | tuple):  # Pipeline("name", [...])
+            if stages is not None:
+                raise TypeError("Pipeline() was given two lists of stages")
+            description, stages = None, description
+        if description is not None and not isinstance(description, str):
+            raise TypeError(f"Pipeline(description={type(description).__name__}): must be a text")
         self.name = name
         self.description = description or ""
         self.stages: list[Stage] = []

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tamis.errors import ColumnError, PlanError, TypeMismatchError, did_you_mean
 from tamis.plan.graph import Vertex
 from tamis.stages.base import CompositeStage, ProcessingStage, SourceStage
-from tamis.stages.column_values import holds_text
+from tamis.stages.column_values import holds_order, holds_text
 from tamis.stages.emit import DROPPED
 from tamis.stages.flow import BranchStage
 from tamis.stages.task_types import task_types
@@ -145,7 +145,7 @@ def _check_columns(vertices: list[Vertex]) -> list[frozenset[str] | None]:
 
 
 def _check_stage(vertex: Vertex, available: Columns) -> None:
-    """Refuse a stage whose columns are missing, do not hold text, or would be replaced."""
+    """Refuse a stage whose columns are missing, are of the wrong type, or would be replaced."""
     for column in vertex.stage.inputs()[1]:
         if column not in available:
             raise ColumnError(
@@ -159,6 +159,13 @@ def _check_stage(vertex: Vertex, available: Columns) -> None:
             raise ColumnError(
                 f"stage {vertex.name!r} works on text, but the column {column!r} holds {kind}. "
                 f"Columns with text: {', '.join(texts) or 'none'}"
+            )
+    for column in vertex.stage.ordered_columns():
+        kind = available.get(column)
+        if kind is not None and not holds_order(kind):
+            raise ColumnError(
+                f"stage {vertex.name!r} compares the values of the column {column!r}, which holds {kind}. Only "
+                "numbers, truth values, dates and timestamps can be compared"
             )
     AddedColumns.of(vertex).check(available)
     if DROPPED in vertex.edges:

@@ -22,7 +22,7 @@ SCHEMA = pa.schema(
         "stage": pa.dictionary(pa.int32(), pa.string()),
         "reason": pa.dictionary(pa.int32(), pa.string()),
         "score": pa.float64(),  # where it is a number
-        "score_text": pa.string(),  # where it is not
+        "score_text": pa.string(),  # where it is not; of a duplicate, the row that is kept in its place
         "source": pa.dictionary(pa.int32(), pa.string()),  # the name of the row: where it comes from,
         "position": pa.int64(),  # the byte or row number there,
         "part": pa.string(),  # and the piece of that row, if it was split or joined
@@ -38,6 +38,7 @@ class _Noted:
     reason: str
     names: RowNames
     scores: pa.Array | None
+    originals: pa.Array | None
 
 
 class DropLog:
@@ -50,7 +51,7 @@ class DropLog:
         """Note some rows."""
         names = drop.batch.names
         assert names is not None, "the runner gives every row a name before a stage sees it"
-        self._noted.append(_Noted(stage, drop.reason, names.take(drop.rows), drop.scores))
+        self._noted.append(_Noted(stage, drop.reason, names.take(drop.rows), drop.scores, drop.originals))
 
     def write(self, path: str | pa.NativeFile) -> None:
         """Write what was noted as Parquet, to a path or to a file that is open."""
@@ -63,7 +64,7 @@ class DropLog:
         columns = [
             _repeated([some.stage for some in noted], counts),
             _repeated([some.reason for some in noted], counts),
-            *_scores([some.scores for some in noted], counts),
+            *_scores(noted, counts),
             names.source_column(),
             arrow_array(names.positions),
             pa.nulls(len(names), pa.string()) if names.parts is None else names.parts,
@@ -129,24 +130,25 @@ def _tables(folder: str) -> Iterator[pa.Table]:
             yield pq.read_table(os.path.join(folder, name), columns=SCHEMA.names).cast(SCHEMA)
 
 
-def _scores(scores: list[pa.Array | None], counts: list[int]) -> tuple[pa.Array, pa.Array]:
+def _scores(noted: list[_Noted], counts: list[int]) -> tuple[pa.Array, pa.Array]:
     """Scores of rows that were dropped together: those that are numbers, and as text those that are not."""
+    scores = [some.scores for some in noted]
     if all(some is not None and _is_number(some.type) and not some.null_count for some in scores):
         # Of a number of 64 bits the first 53 will do.
-        numbers = [numpy_array(some) for some in scores if some is not None]
-        whole = np.concatenate(numbers, dtype=np.float64, casting="unsafe")
-        return arrow_array(whole), pa.nulls(len(whole), pa.string())
-    pairs = [_numbers_and_texts(some, count) for some, count in zip(scores, counts, strict=True)]
+        whole = np.concatenate([numpy_array(some) for some in scores], dtype=np.float64, casting="unsafe")
+        if all(some.originals is None for some in noted):
+            return arrow_array(whole), pa.nulls(len(whole), pa.string())
+    pairs = [_numbers_and_texts(some, count) for some, count in zip(noted, counts, strict=True)]
     return pa.concat_arrays([numbers for numbers, _ in pairs]), pa.concat_arrays([texts for _, texts in pairs])
 
 
-def _numbers_and_texts(scores: pa.Array | None, count: int) -> tuple[pa.Array, pa.Array]:
-    none = pa.nulls(count, pa.float64()), pa.nulls(count, pa.string())
-    if scores is None or pa.types.is_null(scores.type):
-        return none
-    if _is_number(scores.type):
-        return scores.cast(pa.float64(), safe=False), none[1]
-    return none[0], _as_text(scores)
+def _numbers_and_texts(noted: _Noted, count: int) -> tuple[pa.Array, pa.Array]:
+    scores, numbers, texts = noted.scores, pa.nulls(count, pa.float64()), pa.nulls(count, pa.string())
+    if scores is not None and _is_number(scores.type):
+        numbers = scores.cast(pa.float64(), safe=False)
+    elif scores is not None and not pa.types.is_null(scores.type):
+        texts = _as_text(scores)
+    return numbers, texts if noted.originals is None else noted.originals
 
 
 def _is_number(kind: pa.DataType) -> bool:

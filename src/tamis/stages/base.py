@@ -172,6 +172,10 @@ class ProcessingStage(StageMetrics, Generic[X, Y]):
         """Columns that must hold text. Where the plan knows the type of a column, it refuses any other."""
         return []
 
+    def ordered_columns(self) -> list[str]:
+        """Columns whose values are compared: numbers, truth values, dates or timestamps. The plan refuses others."""
+        return []
+
     def columns_after(self, available: frozenset[str] | None) -> frozenset[str] | None:
         """The columns after this stage, given those before it; ``None`` means they cannot be known.
 

@@ -8,7 +8,7 @@ from tamis.errors import ColumnError, did_you_mean
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import DocumentBatch
 
-__all__ = ["TextStage", "holds_text", "read_column", "text_values"]
+__all__ = ["TextStage", "holds_order", "holds_text", "read_column", "text_values"]
 
 
 def read_column(table: pa.Table, column: str, stage: str) -> pa.ChunkedArray:
@@ -50,6 +50,17 @@ def holds_text(column_type: pa.DataType) -> bool:
     """
     values = _value_type(column_type)
     return any(is_it(values) for is_it in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def holds_order(column_type: pa.DataType) -> bool:
+    """Whether the values of a type can be compared: numbers, truth values, dates and timestamps.
+
+    >>> holds_order(pa.float32()), holds_order(pa.string())
+    (True, False)
+    """
+    types, values = pa.types, _value_type(column_type)
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_date, types.is_timestamp)
+    return types.is_null(values) or any(is_it(values) for is_it in tests)
 
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:

@@ -26,6 +26,7 @@ class Drop:
         reason: Why, short: ``"word_count < 50"``. The same text for every row, so that reasons can be counted.
         scores: The score that led to it, one per row in ``rows``, if there is one.
         stage: For several stages that run as one, the position of the one that dropped the rows.
+        originals: For duplicates, the names of the rows that are kept in their place, one per row in ``rows``.
     """
 
     batch: TableTask
@@ -33,3 +34,4 @@ class Drop:
     reason: str
     scores: pa.Array | None = None
     stage: int = 0
+    originals: pa.Array | None = None

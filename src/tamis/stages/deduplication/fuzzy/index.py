@@ -1,0 +1,133 @@
+"""The index of fuzzy deduplication: signatures of earlier documents, so that their texts need not be read again.
+
+It is a folder with two files for each batch of documents: ``buckets`` and ``documents``, in the format of files between
+stages (:mod:`tamis.stages.exchange.files`), and ``index.json`` with the settings that all of them were made with. The
+names of the files start with the number of the run that added them, so earlier documents come first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tamis.errors import PlanError
+from tamis.stages.deduplication.marks import KeptRows, RemoveMarked
+from tamis.stages.emit import Drop, Publish
+from tamis.stages.exchange.files import read_indexes
+from tamis.stages.io.paths import base_name, join
+from tamis.stages.scratch import exists, list_files, place_file, read_file, write_file
+from tamis.stages.spill import SUFFIX, spilled_files
+from tamis.tasks import FileGroup, TableTask
+from tamis.tasks.base import digest
+from tamis.tasks.storage import format_order
+
+__all__ = ["NEW_FILES", "IndexedRows", "RemoveAndIndex", "batch_digest", "check_index", "index_files"]
+
+NEW_FILES = 2**30
+"""The number of the first file of the input. Smaller numbers are files of an index."""
+
+SETTINGS = "index.json"
+
+
+def check_index(index: str, settings: Mapping[str, Any]) -> None:
+    """Raise ``PlanError`` if an index was made with other settings than these."""
+    path = join(index, SETTINGS)
+    if not index or not exists(path):
+        return
+    try:
+        found = json.loads(read_file(path).to_pybytes())
+    except ValueError as error:
+        raise PlanError(f"{path} is damaged: {error}. Make the index again from all documents") from None
+    different = [
+        f"{name}={settings[name]!r} (index: {found.get(name)!r})"
+        for name in settings
+        if settings[name] != found.get(name)
+    ]
+    if different:
+        raise PlanError(
+            f"the index in {index} was made with other settings: {', '.join(different)}. "
+            "Use the same settings, or another folder"
+        )
+
+
+def index_files(index: str, kind: str) -> list[tuple[str, int]]:
+    """The files of an index, ``"buckets"`` or ``"documents"``, with their sizes, the earliest first.
+
+    Only batches with both files count: a run that was killed may have left one.
+    """
+    if not index:
+        return []
+    buckets, documents = (dict(_named(join(index, folder))) for folder in ("buckets", "documents"))
+    wanted = buckets if kind == "buckets" else documents
+    return [wanted[name] for name in sorted(buckets.keys() & documents.keys())]
+
+
+def _named(folder: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    for path, size in list_files(folder):
+        if path.endswith(SUFFIX):
+            yield base_name(path), (path, size)
+
+
+def batch_digest(task: TableTask) -> int:
+    """A number for the rows of a batch: the same rows get the same one in another run."""
+    names = task.names
+    if names is None or not len(names):
+        return int(digest(format_order(task.order), task.num_items), 16) >> 1
+    return int(digest(names.text(0), names.text(len(names) - 1), len(names)), 16) >> 1
+
+
+@dataclass
+class IndexedRows(KeptRows):
+    """As :class:`KeptRows`, and the names under which the signatures of each file are added to the index.
+
+    Args:
+        folder: The folder of the deduplication.
+        first_file: The number of the first of the files.
+        index: The folder of the index.
+        settings: The settings that the signatures were made with.
+    """
+
+    index: str = ""
+    settings: Sequence[tuple[str, Any]] = ()
+
+    def check_input(self) -> None:
+        check_index(self.index, dict(self.settings))
+
+    def splits(self, scratch: str) -> Iterator[FileGroup]:
+        check_index(self.index, dict(self.settings))
+        place_file(join(self.index, SETTINGS), json.dumps(dict(self.settings), indent=2).encode() + b"\n")
+        names = [base_name(path) for path, _ in index_files(self.index, "documents")]
+        known = {name.rpartition(".")[0].rpartition(".")[2]: name for name in names}
+        run = 1 + max((int(name.partition(".")[0]) for name in names), default=0)
+        files = spilled_files(join(scratch, self.folder, "documents"))
+        counts = [cells.count for cells in read_indexes([(path, size) for path, size, _ in files])]
+        tasks = super().splits(scratch)
+        for task, (path, _, order), count in zip(tasks, files, counts, strict=True):
+            batch = f"{count:016x}"
+            name = known.get(batch) or f"{run:06d}.{format_order(order)}.{batch}{SUFFIX}"
+            task.reader_config |= {"index_name": name, "name": base_name(path)}
+            yield task
+
+
+@dataclass
+class RemoveAndIndex(RemoveMarked):
+    """As :class:`RemoveMarked`, and add the signatures of all documents of the file to the index.
+
+    Those of removed documents, too: what is similar to them only is then removed later, as in one run over everything.
+
+    Args:
+        folder: The folder of the deduplication.
+        reason: Why a row is dropped.
+        index: The folder of the index.
+    """
+
+    index: str = ""
+
+    def process(self, task: FileGroup) -> Iterator[Drop | TableTask | Publish]:
+        for kind in ("buckets", "documents"):
+            content = read_file(join(self._directory, kind, task.reader_config["name"]))
+            final = join(self.index, kind, task.reader_config["index_name"])
+            yield write_file(final, 0, lambda sink, content=content: sink.write(content))
+        yield from super().process(task)
