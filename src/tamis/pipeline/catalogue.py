@@ -42,7 +42,14 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
-    ("Deduplication", ("tamis.stages.deduplication.exact",)),
+    (
+        "Deduplication",
+        (
+            "tamis.stages.deduplication.exact",
+            "tamis.stages.deduplication.bloom",
+            "tamis.stages.deduplication.lines",
+        ),
+    ),
     ("Settings", ("tamis.stages.resources",)),
 )
 
