@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+<<<<<<< HEAD
 from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
+=======
+from tamis.kernels import cleaning, heuristics, measures, native, needles, operations, suspects
+from tamis.kernels.bloom import BloomFilter
+>>>>>>> components
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
@@ -313,12 +318,17 @@ def run_node_index(column: pa.Array) -> Any:
     return index.number(edges_of(column)[0].astype(np.uint64)).tolist(), index.number(rows).tolist(), len(index)
 
 
+def run_bloom(column: pa.Array) -> Any:
+    return BloomFilter(len(column) + 1, 0.1).add(hash_text_64(column)).tolist()
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
     "needles": run_needles,
     "suspects": run_suspects,
     "json_text": run_json_text,
+    "bloom": run_bloom,
     "components": run_components(np.int64),
     "components_32": run_components(np.int32),
     "node_index": run_node_index,

@@ -140,6 +140,15 @@ SIGNATURES: Final[dict[str, Signature]] = {
         failed=_integers("row_count", is_written=True),
         needed=_integers("1", is_written=True),
     ),
+    "bloom": Signature(
+        conditions=("0 < bits <= 64 * len(words)",),
+        hashes=_words("count"),
+        count=Number(),
+        words=_words("1", is_written=True),
+        bits=Number(),
+        probes=Number(),
+        found=_bytes("count", is_written=True),
+    ),
     "components": _joining(_integers),
     "components_32": _joining(_short_integers),
     "node_index": Signature(

@@ -42,7 +42,18 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
+<<<<<<< HEAD
     ("Deduplication", ("tamis.stages.deduplication.exact", "tamis.stages.deduplication.removal")),
+=======
+    (
+        "Deduplication",
+        (
+            "tamis.stages.deduplication.exact",
+            "tamis.stages.deduplication.bloom",
+            "tamis.stages.deduplication.lines",
+        ),
+    ),
+>>>>>>> components
     ("Settings", ("tamis.stages.resources",)),
 )
 
