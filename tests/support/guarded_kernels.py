@@ -18,12 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-<<<<<<< HEAD
 from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
-=======
-from tamis.kernels import cleaning, heuristics, measures, native, needles, operations, suspects
 from tamis.kernels.bloom import BloomFilter
->>>>>>> components
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128

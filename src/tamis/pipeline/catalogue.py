@@ -42,18 +42,17 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
-<<<<<<< HEAD
-    ("Deduplication", ("tamis.stages.deduplication.exact", "tamis.stages.deduplication.removal")),
-=======
     (
         "Deduplication",
         (
             "tamis.stages.deduplication.exact",
-            "tamis.stages.deduplication.bloom",
+            "tamis.stages.deduplication.fuzzy",
             "tamis.stages.deduplication.lines",
+            "tamis.stages.deduplication.substrings",
+            "tamis.stages.deduplication.bloom",
+            "tamis.stages.deduplication.removal",
         ),
     ),
->>>>>>> components
     ("Settings", ("tamis.stages.resources",)),
 )
 
