@@ -8,28 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tamis.arrays import arrow_array, numpy_array
+from tamis.arrays import numpy_array
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.deduplication.exact.repeats import (
-    HASH_MEMORY,
-    HashPartitions,
-    find_repeats,
-    hash_budget,
-    hashes_of,
-)
+from tamis.stages.deduplication.exact.repeats import HASH_MEMORY, HashPartitions, find_repeats, hash_budget, hashes_of
 from tamis.stages.deduplication.keep import Keep
-from tamis.stages.emit import Drop, Publish
-from tamis.stages.exchange.files import Rows, merge_indexes, read_cells, read_indexes
+from tamis.stages.deduplication.marks import KeptRows, RemoveMarked, document_numbers, name_texts, write_marks
+from tamis.stages.emit import Publish
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
-from tamis.stages.scratch import load_task
-from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, folder_for, spill, spilled_files, spilled_tasks
+from tamis.stages.spill import SUFFIX, ScratchStage, folder_for, spill
 from tamis.tasks import FileGroup, RowNames, TableTask
 from tamis.tasks.storage import format_order
 
@@ -51,8 +43,8 @@ class ExactDeduplication(CompositeStage[TableTask, TableTask]):
         partitions: How many parts the hashes are sorted in; as many can be worked on at the same time.
         keep: Which document of a set stays: ``"first"``, ``"longest"`` (of texts that are equal when normalised),
             ``"highest:COLUMN"`` or ``"lowest:COLUMN"``; see :class:`~tamis.stages.deduplication.keep.Keep`.
-        memory_budget: How much memory the hashes may take in one worker, as a number of bytes or as ``"8GB"``. What
-            does not fit is worked on in parts.
+        memory_budget: How much memory of a machine the hashes may take, as a number of bytes or as ``"8GB"``. What does
+            not fit is worked on in parts.
 
     >>> from tamis.testing import run_stage
     >>> run = run_stage(ExactDeduplication(), [{"text": "a"}, {"text": "b"}, {"text": "a"}])
@@ -76,13 +68,13 @@ class ExactDeduplication(CompositeStage[TableTask, TableTask]):
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder = folder_for(self.name)
         budget = hash_budget(type(self).__name__, self.memory_budget)
-        hashing = HashRows(folder, self.partitions, self.text_field, self.normalize_text, self.keep)
+        hashing = HashRows(folder, self.partitions, self.text_field, self.normalize_text, Keep.parse(self.keep))
         return [
             hashing.with_(name=f"{self.name} (hash)"),
             HashPartitions(folder, budget).with_(name=f"{self.name} (partitions)"),
-            FindDuplicates(folder, budget).with_(name=f"{self.name} (find)"),
-            HashedRows(folder).with_(name=f"{self.name} (rows)"),
-            RemoveDuplicates(folder).with_(name=self.name),
+            FindDuplicates(folder).with_(name=f"{self.name} (find)"),
+            KeptRows(folder).with_(name=f"{self.name} (rows)"),
+            RemoveMarked(folder, REASON).with_(name=self.name),
         ]
 
 
@@ -93,77 +85,28 @@ class HashRows(ScratchStage[TableTask, FileGroup]):
     partitions: int
     text_field: str
     normalize_text: bool
-    keep: str
+    keep: Keep
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field, *Keep.parse(self.keep).columns]
+        return ["data"], [self.text_field, *self.keep.columns]
 
     def ordered_columns(self) -> list[str]:
-        return Keep.parse(self.keep).columns
+        return self.keep.columns
 
     def process(self, task: TableTask) -> Iterator[Publish]:
         yield spill(task, join(self._directory, "rows"))
-        found = hashes_of(task, self.text_field, self.normalize_text, Keep.parse(self.keep))
-        if found is not None:
-            rows, low = found
-            final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
-            yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
+        rows, low = hashes_of(task, self.text_field, self.normalize_text, self.keep)
+        final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
+        yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
 
 
-@dataclass
 class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
     """Find the repeated hashes of one partition; write for each file which of its rows are duplicates, and of what."""
 
-    budget: int
-
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        for number, found in enumerate(find_repeats(task.reader_config, self.budget)):
+        for number, found in enumerate(find_repeats(task.reader_config)):
             _, names = RowNames.taken_from(found.stays)
-            of_what = pa.nulls(len(found.of), pa.string()) if names is None else _texts(names.take(found.of))
-            table = pa.table({"row": found.rows.column("row"), "original": of_what})
-            final = join(self._directory, "duplicates", format_order((*task.order, number)) + SUFFIX)
-            yield write_by(final, Rows(table), numpy_array(found.rows.column("file")).astype(np.int64))
-
-
-def _texts(names: RowNames) -> pa.Array:
-    """The names as text, as :meth:`~tamis.tasks.RowNames.to_texts` has them."""
-    positions = arrow_array(names.positions).cast(pa.string())
-    parts = pa.repeat("", len(names)) if names.parts is None else pc.fill_null(names.parts, "")
-    return pc.binary_join_element_wise(
-        names.source_column().cast(pa.string()), ":", positions, parts.cast(pa.string()), ""
-    )
-
-
-class HashedRows(ScratchSource[FileGroup]):
-    """The files of rows, in the order of the input, each with the place of the list of its duplicates."""
-
-    def splits(self, scratch: str) -> Iterator[FileGroup]:
-        directory = join(scratch, self.folder)
-        hashed = spilled_files(join(directory, "hashes"))
-        numbers = {order: number for number, (_, _, order) in enumerate(hashed)}
-        files = spilled_files(join(directory, "duplicates"))
-        indexes = read_indexes([(path, size) for path, size, _ in files])
-        parts = merge_indexes(indexes, join(directory, "duplicates.index"))
-        for task in spilled_tasks(join(directory, "rows")):
-            task.reader_config = {"parts": parts.get(numbers.get(task.order, -1))}
-            yield task
-
-
-class RemoveDuplicates(ScratchStage[FileGroup, TableTask]):
-    """Read the rows again and leave the duplicates out."""
-
-    internal: ClassVar[bool] = False
-
-    def process(self, task: FileGroup) -> Iterator[Drop | TableTask]:
-        batch = load_task(task.data[0])
-        assert isinstance(batch, TableTask)
-        parts = task.reader_config["parts"]
-        if parts is None:
-            yield batch
-            return
-        found = Rows.concat(list(read_cells(parts.read()))).table.sort_by("row")
-        rows = numpy_array(found.column("row")).astype(np.int64)
-        yield Drop(batch, rows, REASON, pa.concat_arrays(found.column("original").chunks))
-        kept = np.ones(batch.num_items, np.bool_)
-        kept[rows] = False
-        yield batch.select(np.flatnonzero(kept))
+            originals = pa.nulls(len(found.of), pa.string()) if names is None else name_texts(names.take(found.of))
+            file, row = (numpy_array(found.rows.column(name)) for name in ("file", "row"))
+            final = join(self._directory, "marks", format_order((*task.order, number)) + SUFFIX)
+            yield write_marks(final, document_numbers(file, row), originals)
