@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import tamis.stages.base
+import tamis.stages.function_decorators
 import tamis.tasks
 from tamis import compat
 from tamis.compat import hints, module_map
@@ -159,7 +160,7 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("import nemo_curator.nonsense.more", ["nemo_curator.nonsense is not in tamis"]),
         (
             "from nemo_curator.stages.deduplication.semantic import SemanticDeduplicationWorkflow",
-            ["SemanticDeduplicationWorkflow", "tamis.stages.deduplication.exact.ExactDeduplication"],
+            ["deduplication.semantic", "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"],
         ),
         ("from nemo_curator.tasks.interleaved import InterleavedBatch", ["interleaved", "tamis.tasks.ImageBatch"]),
         ("from nemo_curator.stages.video.io.video_reader import VideoReader", ["nemo_curator.stages.video", "video"]),

@@ -45,9 +45,27 @@ IMPORTED = {
     "pipeline.pipeline": "Pipeline",
     "pipeline.workflow": "WorkflowBase WorkflowRunResult",
     "stages.base": "ProcessingStage",
+    "stages.deduplication.exact": "ExactDeduplicationWorkflow ExactDuplicateIdentification",
+    "stages.deduplication.exact.identification": "ExactDuplicateIdentification",
+    "stages.deduplication.exact.workflow": "ExactDeduplicationWorkflow",
+    "stages.deduplication.fuzzy": "FuzzyDeduplicationWorkflow",
+    "stages.deduplication.fuzzy.buckets_to_edges": "BucketsToEdgesStage",
+    "stages.deduplication.fuzzy.connected_components": "ConnectedComponentsStage",
+    "stages.deduplication.fuzzy.identify_duplicates": "IdentifyDuplicatesStage",
+    "stages.deduplication.fuzzy.lsh.stage": "LSHStage",
+    "stages.deduplication.fuzzy.minhash": "MinHashStage",
+    "stages.deduplication.fuzzy.utils": "CURATOR_DEFAULT_MINHASH_FIELD CURATOR_FUZZY_DUPLICATE_GROUP_FIELD",
+    "stages.deduplication.fuzzy.workflow": "FuzzyDeduplicationWorkflow",
+    "stages.deduplication.id_generator": (
+        "CURATOR_DEDUP_ID_STR IdGenerator create_id_generator_actor get_id_generator_actor kill_id_generator_actor "
+        "write_id_generator_to_disk"
+    ),
     "stages.file_partitioning": "FilePartitioningStage",
     "stages.function_decorators": "processing_stage",
     "stages.resources": "Resources",
+    "stages.text.deduplication": "TextDuplicatesRemovalWorkflow",
+    "stages.text.deduplication.removal": "TextDuplicatesRemovalStage",
+    "stages.text.deduplication.removal_workflow": "TextDuplicatesRemovalWorkflow",
     "stages.text.download.base": (
         "DocumentDownloadExtractStage DocumentDownloader DocumentExtractor DocumentIterator URLGenerator"
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_OTHER_DEDUPLICATION: Final = (
-    "So far there is only exact deduplication: the stage tamis.stages.deduplication.exact.ExactDeduplication"
+_SEMANTIC: Final = (
+    "Semantic deduplication is not built yet. Near duplicates are found by their texts: the stage "
+    "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"
 )
 _CLASSIFIERS: Final = (
     "Stages with models (classifiers, embedders) are not built yet. Your own model runs in a ProcessingStage: "
@@ -46,9 +47,8 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "FuzzyDeduplicationWorkflow": _OTHER_DEDUPLICATION,
-    "SemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
-    "TextSemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
+    "SemanticDeduplicationWorkflow": _SEMANTIC,
+    "TextSemanticDeduplicationWorkflow": _SEMANTIC,
     "PornographicUrlsFilter": _FILTER,
     "RepeatingDuplicateNGramsFilter": _FILTER,
     "RepeatingTopNGramsFilter": _FILTER,
@@ -81,14 +81,13 @@ MODULES: Final[dict[str, str]] = {
     "modules": _DASK,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
-    "stages.deduplication.fuzzy": _OTHER_DEDUPLICATION,
-    "stages.deduplication.semantic": _OTHER_DEDUPLICATION,
+    "stages.deduplication.semantic": _SEMANTIC,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
     "stages.math": _MATH,
     "stages.synthetic": _SYNTHETIC,
     "stages.text.classifiers": _CLASSIFIERS,
-    "stages.text.deduplication.semantic": _OTHER_DEDUPLICATION,
+    "stages.text.deduplication.semantic": _SEMANTIC,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,
     "stages.text.download.html_extractors": _DOWNLOAD,

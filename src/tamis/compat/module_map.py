@@ -43,6 +43,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "utils.merge_file_prefixes": ("compat.files",),
     "utils.split_large_files": ("compat.files",),
     "utils.performance_utils": ("tasks",),
+    "stages.deduplication.fuzzy.utils": ("stages.deduplication.fuzzy.columns",),
+    "stages.deduplication.shuffle_utils.stage": ("stages.shuffle",),
     "stages.text.filters.doc_filter": _FILTERS,
     "stages.text.filters.fasttext.fasttext_filters": _FILTERS,
     "stages.text.filters.heuristic": _FILTERS,

@@ -49,7 +49,7 @@ class ExactDeduplicationWorkflow(WorkflowBase):
         rmm_pool_size, spill_memory_limit, env_vars, use_async_memory: For NeMo Curator's GPU code; not used.
         normalize_text: Whether texts that differ in case and white space only count as equal.
         keep: Which document of a set stays, see :class:`~tamis.stages.deduplication.keep.Keep`.
-        memory_budget: How much memory hashes and ids may take in one worker, as a number of bytes or as ``"8GB"``.
+        memory_budget: How much memory of a machine hashes and ids may take, as a number of bytes or as ``"8GB"``.
 
     >>> import tempfile
     >>> from pathlib import Path

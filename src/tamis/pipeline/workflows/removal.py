@@ -57,7 +57,7 @@ class TextDuplicatesRemovalWorkflow(WorkflowBase):
         output_mode: What to do when the directory holds files, see :class:`~tamis.stages.io.writers.Writer`;
             ``"error"`` when not given.
         drop_id_field: Whether to leave ``id_field`` out of the output.
-        memory_budget: How much memory sorting the ids may take in one worker.
+        memory_budget: How much memory of a machine sorting the ids may take.
 
     >>> workflow = TextDuplicatesRemovalWorkflow("in", "ids", "out", input_filetype="jsonl", id_field="id")
     >>> workflow.output_filetype
@@ -85,7 +85,7 @@ class TextDuplicatesRemovalWorkflow(WorkflowBase):
     output_fields: list[str] | None = None
     output_mode: str | None = None
     drop_id_field: bool = False
-    memory_budget: int | str = "1GiB"
+    memory_budget: int | str = "2GiB"
 
     def __post_init__(self) -> None:
         owner = type(self).__name__

@@ -12,6 +12,7 @@ import numpy as np
 from tamis.arrays import arrow_array
 from tamis.errors import DataError, PlanError, redacted
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.deduplication.file_barrier import waiting_groups
 from tamis.stages.deduplication.id_generator import (
     CURATOR_DEDUP_ID_STR,
     IDS_PER_FILE,
@@ -19,8 +20,7 @@ from tamis.stages.deduplication.id_generator import (
     get_id_generator_actor,
 )
 from tamis.stages.io.paths import filesystem, join
-from tamis.stages.scratch import load_task
-from tamis.stages.spill import ScratchSource, Spill, folder_for, spilled_tasks
+from tamis.stages.spill import ScratchSource, Spill, folder_for
 from tamis.tasks import FileGroup, RowNames, TableTask
 
 __all__ = ["AssignIds", "NumberFiles", "ids_of"]
@@ -71,7 +71,7 @@ class NumberedFiles(ScratchSource[FileGroup]):
         generator = self._generator()
         directory = join(scratch, self.folder)
         if self.register:
-            for task in _groups(directory):
+            for task in waiting_groups(directory):
                 for file in task.slices:
                     if " again " in file.version:
                         raise PlanError(
@@ -81,7 +81,7 @@ class NumberedFiles(ScratchSource[FileGroup]):
                     generator.register_file(file.path, file.size)
             if self.ids_path:
                 generator.to_disk(self.ids_path, self.storage_options)
-        for task in _groups(directory):
+        for task in waiting_groups(directory):
             firsts = {redacted(f.path): generator.first_of_file(f.path, f.size) for f in task.slices}
             numbered = copy.copy(task)
             numbered._metadata = {**task._metadata, FIRST_IDS: firsts}
@@ -94,14 +94,6 @@ class NumberedFiles(ScratchSource[FileGroup]):
         if self.register and not fs.exists(inner):
             return IdGenerator()
         return IdGenerator.from_disk(self.ids_path, self.storage_options)
-
-
-def _groups(directory: str) -> Iterator[FileGroup]:
-    for place in spilled_tasks(directory):
-        task = load_task(place.data[0])
-        assert isinstance(task, FileGroup)
-        task.order = place.order
-        yield task
 
 
 @dataclass

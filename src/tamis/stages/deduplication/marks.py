@@ -107,21 +107,17 @@ class KeptRows(ScratchSource[FileGroup]):
     Args:
         folder: The folder of the deduplication.
         first_file: The number of the first of the files.
-        numbered_by: The folder whose files have the same numbers; some files of rows may have none there.
     """
 
     first_file: int = 0
-    numbered_by: str = "rows"
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "marks"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
         parts = merge_indexes(indexes, join(directory, "marks.index"))
-        orders = [order for _, _, order in spilled_files(join(directory, self.numbered_by))]
-        numbers = {order: number for number, order in enumerate(orders, self.first_file)}
-        for task in spilled_tasks(join(directory, "rows")):
-            task.reader_config = {"parts": parts.get(numbers.get(task.order, -1))}
+        for number, task in enumerate(spilled_tasks(join(directory, "rows")), self.first_file):
+            task.reader_config = {"parts": parts.get(number)}
             yield task
 
 

@@ -14,10 +14,22 @@ from tamis.stages.io.paths import absolute
 from tamis.stages.io.sink import FileSink
 from tamis.tasks import FileGroup, FileSlice, TableTask, Task
 
-__all__ = ["FOLDER", "PartDestination", "WriteParts", "id_row_groups", "part_encoder", "write_parts"]
+__all__ = [
+    "FOLDER",
+    "PART",
+    "PartDestination",
+    "WriteParts",
+    "file_destination",
+    "id_row_groups",
+    "part_encoder",
+    "write_parts",
+]
 
 FOLDER: Final = "tamis.folder"
 """Where a batch's metadata has the folder, below the directory, that its file belongs in."""
+
+PART: Final = "tamis.part"
+"""Where a batch's metadata has the number of its file, if that is not the place of the task."""
 
 _NOT_OURS: Final = ("compression", "storage_options", "index")
 
@@ -35,6 +47,8 @@ class PartDestination(Destination):
     ending: str = ".parquet"
 
     def name_for(self, task: Task[Any], run: str = "") -> str:
+        if PART in task._metadata:
+            return f"part.{task._metadata[PART]}{self.ending}"
         numbers = list(task.order[1:] if task.order and task.order[0] < 0 else task.order) or [0]
         while len(numbers) > 1 and numbers[-1] == 0:
             numbers.pop()
@@ -96,6 +110,12 @@ def write_parts(
     options = (write_kwargs or {}).get("storage_options") or {}
     destination = PartDestination(absolute(path), mode="overwrite", storage_options=options)
     return WriteParts(destination, part_encoder(write_kwargs), columns, by_ids)
+
+
+def file_destination(path: str, write_kwargs: dict[str, Any] | None) -> Destination:
+    """A directory of files that are named after their tasks; what an earlier run wrote there is removed first."""
+    options = (write_kwargs or {}).get("storage_options") or {}
+    return Destination(absolute(path), "{task_id}", ".parquet", "overwrite", options)
 
 
 def part_encoder(write_kwargs: dict[str, Any] | None) -> ParquetEncoder:

@@ -48,7 +48,7 @@ class RemoveByIds(CompositeStage[TableTask, TableTask]):
         duplicate_id_field: The column of the files; when not given ``"id"``, ``id_field`` or the only column.
         drop_id_field: Whether the rows that stay lose the column ``id_field``.
         reason: What the drop ledger says of the rows.
-        memory_budget: How much memory sorting the ids may take, as a number of bytes or as ``"8GB"``.
+        memory_budget: How much memory of a machine sorting the ids may take, as a number of bytes or as ``"8GB"``.
         storage_options: For the fsspec file system of ``ids_path``.
 
     >>> import tempfile, pyarrow.parquet as pq
@@ -64,7 +64,7 @@ class RemoveByIds(CompositeStage[TableTask, TableTask]):
     duplicate_id_field: str | None = None
     drop_id_field: bool = False
     reason: str = "duplicate"
-    memory_budget: int | str = "1GiB"
+    memory_budget: int | str = "2GiB"
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     name: str = "RemoveByIds"
 

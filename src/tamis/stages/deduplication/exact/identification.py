@@ -50,7 +50,7 @@ class ExactDuplicateIdentification(CompositeStage[FileGroup, FileGroup]):
         total_nparts: How many parts the hashes are sorted in; 16 by default.
         rmm_pool_size, spill_memory_limit, enable_statistics, use_async_memory: For NeMo Curator's GPU code; not used.
         keep: Which document of a set stays, see :class:`~tamis.stages.deduplication.keep.Keep`.
-        memory_budget: How much memory the hashes may take in one worker.
+        memory_budget: How much memory of a machine the hashes may take.
         ids_path: The JSON file that keeps which ids a file has; see
             :class:`~tamis.stages.deduplication.document_ids.NumberFiles`.
 
@@ -104,15 +104,14 @@ class ExactDuplicateIdentification(CompositeStage[FileGroup, FileGroup]):
         stages.append(reader.with_(name=f"{self.name} (read)"))
         if self.assign_id:
             stages.append(AssignIds(self.id_column, name=f"{self.name} (ids)"))
-        hashing = HashIds(
-            folder, self.total_nparts or 16, self.text_field, self.normalize_text, self.keep, self.id_column
-        )
+        keep = Keep.parse(self.keep)
+        hashing = HashIds(folder, self.total_nparts or 16, self.text_field, self.normalize_text, keep, self.id_column)
         output = join(self.output_path, EXACT_IDS)
         return [
             *stages,
             hashing.with_(name=f"{self.name} (hash)"),
             HashPartitions(folder, budget).with_(name=f"{self.name} (partitions)"),
-            FindDuplicateIds(folder, budget, self.id_column).with_(name=f"{self.name} (find)"),
+            FindDuplicateIds(folder, self.id_column).with_(name=f"{self.name} (find)"),
             write_parts(output, [self.id_column], self.write_kwargs, by_ids=True).with_(name=self.name),
         ]
 
@@ -124,14 +123,14 @@ class HashIds(ScratchStage[TableTask, FileGroup]):
     partitions: int
     text_field: str
     normalize_text: bool
-    keep: str
+    keep: Keep
     id_field: str
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field, self.id_field, *Keep.parse(self.keep).columns]
+        return ["data"], [self.text_field, self.id_field, *self.keep.columns]
 
     def ordered_columns(self) -> list[str]:
-        return Keep.parse(self.keep).columns
+        return self.keep.columns
 
     def process(self, task: TableTask) -> Iterator[Publish]:
         if missing := task[self.id_field].null_count:
@@ -139,18 +138,15 @@ class HashIds(ScratchStage[TableTask, FileGroup]):
                 f"{missing:,} rows have no {self.id_field!r} (null): a duplicate without an id cannot be removed",
                 hint="Give every document an id, or let assign_id=True do it.",
             )
-        found = hashes_of(task, self.text_field, self.normalize_text, Keep.parse(self.keep), self.id_field)
-        if found is not None:
-            rows, low = found
-            final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
-            yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
+        rows, low = hashes_of(task, self.text_field, self.normalize_text, self.keep, self.id_field)
+        final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
+        yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
 
 
 @dataclass
 class FindDuplicateIds(ScratchStage[FileGroup, DocumentBatch]):
     """Find the repeated hashes of one partition, and make a batch of the ids of the duplicates, sorted."""
 
-    budget: int
     id_field: str
     makes_rows: ClassVar[Literal["same", "split", "joined", "new"]] = "new"
 
@@ -158,7 +154,7 @@ class FindDuplicateIds(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({self.id_field})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        for found in find_repeats(task.reader_config, self.budget):
+        for found in find_repeats(task.reader_config):
             ids = found.rows.column("id")
             self._check_different(ids, found.stays.column("id").take(arrow_array(found.of)))
             table = pa.table({self.id_field: ids.take(pc.sort_indices(ids))})

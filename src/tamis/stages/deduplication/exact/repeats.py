@@ -8,6 +8,7 @@ each hash that stays, once to find the others. So a text that occurs a billion t
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,10 +31,10 @@ from tamis.tasks import FileGroup, FileSlice, TableTask
 
 __all__ = ["HASH_MEMORY", "HashPartitions", "Repeats", "find_repeats", "hash_budget", "hashes_of"]
 
-HASH_MEMORY: Final = "1GiB"
-"""How much memory one worker may take to find duplicates, unless another budget is given."""
+HASH_MEMORY: Final = "2GiB"
+"""How much memory a machine may take to find duplicates, unless another budget is given."""
 
-_LEAST_BUDGET: Final = 2**20
+_LEAST_BUDGET: Final = 64 * 2**20
 
 _WORKING: Final = 4
 """How many bytes sorting takes for each byte of hashes and names, the bytes themselves included."""
@@ -44,16 +45,15 @@ def hash_budget(owner: str, memory_budget: int | str) -> int:
     size = byte_size(memory_budget)
     if size < _LEAST_BUDGET:
         raise PlanError(
-            f"{owner}(memory_budget={memory_budget!r}): at least {size_text(_LEAST_BUDGET)} are needed, to hold the "
-            "hashes of one task"
+            f"{owner}(memory_budget={memory_budget!r}): sorting hashes needs at least {size_text(_LEAST_BUDGET)}"
         )
     return size
 
 
 def hashes_of(
     task: TableTask, text_field: str, normalize: bool, keep: Keep, ids: str = ""
-) -> tuple[Rows, NDArray[np.uint64]] | None:
-    """The hash, the rank and the number of each row that has a text, with its name or id; ``None`` if none has.
+) -> tuple[Rows, NDArray[np.uint64]]:
+    """The hash, the rank and the number of each row that has a text, with its name or id.
 
     Args:
         task: The batch.
@@ -67,12 +67,10 @@ def hashes_of(
     """
     column = task[text_field]
     if pa.types.is_null(column.type):
-        return None
+        column = column.cast(pa.string())
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         column = column.cast(pa.large_string(), safe=False)  # only hashed: the bytes of images and the like
     present = np.flatnonzero(numpy_array(pc.is_valid(column)))
-    if not len(present):
-        return None
     hashes = hash_text_128(normalize_text(column) if normalize else column)[present]
     columns = {
         "low": arrow_array(hashes[:, 0].copy()),
@@ -92,19 +90,25 @@ def hashes_of(
 
 @dataclass
 class HashPartitions(ScratchSource[FileGroup]):
-    """One task per partition of the hashes, or several where the hashes of one do not fit into the budget."""
+    """One task per partition of the hashes, or several where the hashes of one do not fit into memory.
 
-    budget: int
+    Args:
+        folder: The folder of the deduplication.
+        memory_bytes: Memory for all tasks that run at the same time on a machine.
+    """
+
+    memory_bytes: int
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "hashes"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
+        at_once = max(1, self.memory_bytes // _WORKING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(indexes, join(directory, "hashes.index")).items():
-            shares = -(-_WORKING * parts.nbytes // self.budget)
+            shares = -(-parts.nbytes // at_once)
             for share in range(shares):
                 path = f"partition-{number}" if shares == 1 else f"partition-{number}-{share}"
-                config = {"parts": parts, "share": share, "shares": shares}
+                config = {"parts": parts, "share": (share, shares), "at_once": at_once}
                 yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // shares),), reader_config=config)
 
 
@@ -123,13 +127,17 @@ class Repeats:
     of: NDArray[np.int64]
 
 
-def find_repeats(config: dict[str, Any], budget: int) -> Iterator[Repeats]:
-    """The duplicates of one task of :class:`HashPartitions`: all at once where they fit, else file by file."""
+def find_repeats(config: dict[str, Any]) -> Iterator[Repeats]:
+    """The duplicates of one task of :class:`HashPartitions`: all at once where they fit, else file by file.
+
+    Args:
+        config: The task's ``reader_config``.
+    """
     parts: Parts = config["parts"]
-    share, shares = config["share"], config["shares"]
+    share, shares = config["share"]
     cells = parts.read()
     held: list[pa.Table] = []
-    held_bytes, limit, fits = 0, budget // _WORKING, True
+    held_bytes, limit, fits = 0, 2 * config["at_once"], True  # twice: shares are not all of the same size
     for piece in _pieces(cells, share, shares):
         held.append(piece)
         held_bytes += piece.nbytes

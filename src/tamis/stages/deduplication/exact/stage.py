@@ -15,13 +15,7 @@ import pyarrow as pa
 
 from tamis.arrays import numpy_array
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.deduplication.exact.repeats import (
-    HASH_MEMORY,
-    HashPartitions,
-    find_repeats,
-    hash_budget,
-    hashes_of,
-)
+from tamis.stages.deduplication.exact.repeats import HASH_MEMORY, HashPartitions, find_repeats, hash_budget, hashes_of
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked, document_numbers, name_texts, write_marks
 from tamis.stages.emit import Publish
@@ -49,8 +43,8 @@ class ExactDeduplication(CompositeStage[TableTask, TableTask]):
         partitions: How many parts the hashes are sorted in; as many can be worked on at the same time.
         keep: Which document of a set stays: ``"first"``, ``"longest"`` (of texts that are equal when normalised),
             ``"highest:COLUMN"`` or ``"lowest:COLUMN"``; see :class:`~tamis.stages.deduplication.keep.Keep`.
-        memory_budget: How much memory the hashes may take in one worker, as a number of bytes or as ``"8GB"``. What
-            does not fit is worked on in parts.
+        memory_budget: How much memory of a machine the hashes may take, as a number of bytes or as ``"8GB"``. What does
+            not fit is worked on in parts.
 
     >>> from tamis.testing import run_stage
     >>> run = run_stage(ExactDeduplication(), [{"text": "a"}, {"text": "b"}, {"text": "a"}])
@@ -74,12 +68,12 @@ class ExactDeduplication(CompositeStage[TableTask, TableTask]):
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder = folder_for(self.name)
         budget = hash_budget(type(self).__name__, self.memory_budget)
-        hashing = HashRows(folder, self.partitions, self.text_field, self.normalize_text, self.keep)
+        hashing = HashRows(folder, self.partitions, self.text_field, self.normalize_text, Keep.parse(self.keep))
         return [
             hashing.with_(name=f"{self.name} (hash)"),
             HashPartitions(folder, budget).with_(name=f"{self.name} (partitions)"),
-            FindDuplicates(folder, budget).with_(name=f"{self.name} (find)"),
-            KeptRows(folder, numbered_by="hashes").with_(name=f"{self.name} (rows)"),
+            FindDuplicates(folder).with_(name=f"{self.name} (find)"),
+            KeptRows(folder).with_(name=f"{self.name} (rows)"),
             RemoveMarked(folder, REASON).with_(name=self.name),
         ]
 
@@ -91,31 +85,26 @@ class HashRows(ScratchStage[TableTask, FileGroup]):
     partitions: int
     text_field: str
     normalize_text: bool
-    keep: str
+    keep: Keep
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.text_field, *Keep.parse(self.keep).columns]
+        return ["data"], [self.text_field, *self.keep.columns]
 
     def ordered_columns(self) -> list[str]:
-        return Keep.parse(self.keep).columns
+        return self.keep.columns
 
     def process(self, task: TableTask) -> Iterator[Publish]:
         yield spill(task, join(self._directory, "rows"))
-        found = hashes_of(task, self.text_field, self.normalize_text, Keep.parse(self.keep))
-        if found is not None:
-            rows, low = found
-            final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
-            yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
+        rows, low = hashes_of(task, self.text_field, self.normalize_text, self.keep)
+        final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
+        yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
 
 
-@dataclass
 class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
     """Find the repeated hashes of one partition; write for each file which of its rows are duplicates, and of what."""
 
-    budget: int
-
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        for number, found in enumerate(find_repeats(task.reader_config, self.budget)):
+        for number, found in enumerate(find_repeats(task.reader_config)):
             _, names = RowNames.taken_from(found.stays)
             originals = pa.nulls(len(found.of), pa.string()) if names is None else name_texts(names.take(found.of))
             file, row = (numpy_array(found.rows.column(name)) for name in ("file", "row"))

@@ -1,0 +1,5 @@
+"""Locality-sensitive hashing: documents that agree in a band of their signatures share a bucket."""
+
+from tamis.stages.deduplication.fuzzy.lsh.stage import LSHStage
+
+__all__ = ["LSHStage"]
