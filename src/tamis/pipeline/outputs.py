@@ -51,7 +51,7 @@ class Outputs:
         self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str, *, fresh: bool = False
     ) -> None:
         self._plan, self._directory, self._initial = plan, directory, initial
-        self._run = WriterRun(directory.run_id, redacted(directory.path), plan.name, fingerprint(plan), started)
+        self._run = WriterRun(directory.run_id, redacted(directory.address), plan.name, fingerprint(plan), started)
         self._directories = [OutputDirectory(sinks) for sinks in _by_directory(plan).values()]
         places = [OutputPlace(sink.destination.path, sink.destination.storage_options) for sink in _sinks(plan)]
         self.damage: list[str] = []
@@ -157,10 +157,10 @@ class Outputs:
     def _published(self) -> Iterable[str]:
         """The files of the run: those that earlier starts have written and this one has used, and its own."""
         yield from self.finished.files()
-        last = segments(self._directory.ledger)[-1]
-        for _, line in committed_lines(os.path.join(self._directory.ledger, last), lambda _: None):
-            for file in json.loads(line).get("files", ()):
-                yield str(file["path"])
+        for own in segments(self._directory.ledger)[self.finished.segments :]:
+            for _, line in committed_lines(os.path.join(self._directory.ledger, own), lambda _: None):
+                for file in json.loads(line).get("files", ()):
+                    yield str(file["path"])
 
     def _current_input(self) -> str:
         """What the input is now."""

@@ -25,7 +25,7 @@ class RunResult:
 
     Attributes:
         summary: Everything that was counted.
-        run_dir: The run's directory.
+        run_dir: The run's directory, or its address.
         state: ``"done"``, or ``"done with failures"`` if rows or tasks were set aside (``summary.rows_set_aside``,
             ``summary.tasks_set_aside``). A run that fails or is interrupted raises and has no result.
     """
@@ -33,7 +33,7 @@ class RunResult:
     def __init__(self, directory: RunDirectory, summary: RunSummary) -> None:
         self._directory, self._tasks = directory, directory.output_count()
         self.summary = summary
-        self.run_dir = directory.path
+        self.run_dir = directory.address
         self.state = summary.state
 
     @property
@@ -68,14 +68,14 @@ class RunResult:
         """
         from tamis.runs.why import why
 
-        return why(self.run_dir, row, line=line, where=where)
+        return why(self._directory.path, row, line=line, where=where)
 
     @property
     def failures(self) -> list[Failed]:
         """Rows and tasks that were set aside, with their cause."""
         from tamis.runs.failures import failures
 
-        return list(failures(self.run_dir))
+        return list(failures(self._directory.path))
 
     def retry(self, pipeline: Any, stage: str = "") -> Any:
         """Run again what was set aside, with the mended pipeline: ``pipeline.retry(result.run_dir)``.
