@@ -117,7 +117,7 @@ def test_another_machine_goes_on_with_a_killed_run(store: BusyStore, source: Pat
     before, rows, *dropped = whole.communicate(timeout=120)[0].split()
     assert (before, rows, dropped) == ("0", "168", ["72", "72"])
 
-    killed = start("out", "cache-1", 2)
+    killed = start("out", "cache-1", 1)
     run_dir = f"{store.address}/killed/run-out"
     deadline = time.monotonic() + 100
     while True:  # until the store knows of a file that was written after the shuffle
@@ -237,16 +237,18 @@ def test_rows_set_aside_are_run_again(store: BusyStore, source: Path, monkeypatc
 
 def test_a_busy_server_delays_a_run(store: BusyStore, source: Path) -> None:
     calm = outputs_of(curated(source, f"{store.address}/calm/out", f"{store.address}/calm/run"))
-    seen: dict[tuple[str, str], int] = {}
+    busy_until: dict[str, float] = {}
 
-    def first_two_of_each(method: str, path: str) -> bool:
-        seen[method, path] = seen.get((method, path), 0) + 1
-        return seen[method, path] <= 2
+    def for_three_seconds(method: str, path: str) -> bool:
+        """Twice: when the run starts, and when it has written some files."""
+        phase = "writing" if "writing" in busy_until or "part-000005" in path else "starting"
+        return time.monotonic() < busy_until.setdefault(phase, time.monotonic() + 3)
 
-    store.is_busy = first_two_of_each
+    store.is_busy = for_three_seconds
     result = curated(source, f"{store.address}/busy/out", f"{store.address}/busy/run")
     store.is_busy = lambda _method, _path: False
-    assert store.refused > 20
+    assert sorted(busy_until) == ["starting", "writing"]
+    assert store.refused > 5
     assert outputs_of(result) == calm
     assert (result.state, result.rows) == ("done", 168)
 

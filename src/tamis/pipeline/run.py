@@ -16,6 +16,7 @@ from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import AllSetAsideError, PlanError, RunInterrupted, TamisError, redacted
 from tamis.pipeline.data_cards import write_data_cards
 from tamis.pipeline.monitor import RunMonitor
+from tamis.pipeline.nothing_to_do import FinishedMark
 from tamis.pipeline.outputs import Outputs, fingerprint
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
@@ -70,9 +71,16 @@ def run_plan(
                 f"{directory.address} holds a run of another pipeline, {directory.manifest['pipeline']!r}. Give "
                 "another run directory, or start over with --fresh, run(fresh=True)"
             )
+        mark = FinishedMark(plan, directory, initial, same)
+        finished_tasks = None if fresh else mark.output_tasks
+        if finished_tasks is not None:
+            return _complete(directory, observer, finished_tasks)
         outputs = Outputs(plan, directory, initial, started, fresh=fresh)
+        left = mark.files() if outputs.finished.finished is not None else ""
         if outputs.are_complete:
-            return _complete(directory, outputs, observer)
+            outputs.finished.close()
+            mark.write(left, directory.output_count())
+            return _complete(directory, observer)
         start = start_of(plan, executor.describe(), recipe, started, same)
         with outputs:  # last, since it may remove earlier output
             if fresh:
@@ -89,19 +97,19 @@ def run_plan(
                 if data_card:
                     for message in write_data_cards(plan, directory, outputs, result.summary):
                         observer.message(message)
-                return result
+            mark.write(mark.files(result.summary.output_files, result.summary.output_bytes), len(result))
+            return result
 
 
-def _complete(directory: RunDirectory, outputs: Outputs, observer: Observer) -> RunResult:
+def _complete(directory: RunDirectory, observer: Observer, output_tasks: int | None = None) -> RunResult:
     """The result of a run that an earlier start has finished."""
-    outputs.finished.close()
     directory.remove_scratch()
     summary = load_summary(directory.path)
     observer.message(
         f"There is nothing to do: {directory.address} holds this run, finished, and its input has not changed. To "
         "start over: --fresh, run(fresh=True)"
     )
-    return RunResult(directory, summary)
+    return RunResult(directory, summary, output_tasks)
 
 
 def _run(

@@ -2,6 +2,7 @@
 
 manifest.json   what was run: recipe, code, versions, machine; one entry for each start
 run.json        what happened, for programs
+finished.json   digests by which the next start sees that there is nothing to do
 report.html     the same, for people
 plan.txt        what was planned
 plan.json       the same, for programs: stages, parameters, branches, groups
@@ -179,7 +180,7 @@ class RunDirectory:
             remove_directory(name)
         for name in ("manifest.json", "run.json", "report.html", "plan.txt", "plan.json", "outputs.jsonl"):
             remove_file(os.path.join(self.path, name))
-        for name in ("metrics.jsonl", "scores.json"):
+        for name in ("metrics.jsonl", "scores.json", "finished.json"):
             remove_file(os.path.join(self.path, name))
 
     def _continue(self, fresh: bool) -> None:

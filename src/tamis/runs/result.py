@@ -30,8 +30,9 @@ class RunResult:
             ``summary.tasks_set_aside``). A run that fails or is interrupted raises and has no result.
     """
 
-    def __init__(self, directory: RunDirectory, summary: RunSummary) -> None:
-        self._directory, self._tasks = directory, directory.output_count()
+    def __init__(self, directory: RunDirectory, summary: RunSummary, output_tasks: int | None = None) -> None:
+        self._directory = directory
+        self._tasks = directory.output_count() if output_tasks is None else output_tasks
         self.summary = summary
         self.run_dir = directory.address
         self.state = summary.state
