@@ -146,7 +146,9 @@ def main() -> None:
     for name, found in times.items():
         if found:
             (small, first), (large, last) = found[0], found[-1]
-            print(f"{name}: time grows with the {math.log(last / first) / math.log(large / small):.2f}th power of the size")
+            print(
+                f"{name}: time grows with the {math.log(last / first) / math.log(large / small):.2f}th power of the size"
+            )
 
 
 if __name__ == "__main__":

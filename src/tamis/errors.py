@@ -63,6 +63,9 @@ class TamisError(Exception):
     no such file: \x1b[2J.jsonl
     """
 
+    transient: bool = False
+    """Whether the same may succeed in a while: then the task is tried again."""
+
     def __str__(self) -> str:
         return printable(super().__str__(), MESSAGE_CHARACTERS)
 
@@ -91,7 +94,7 @@ class RecipeError(TamisError, ValueError):
 
 
 class DataError(TamisError, ValueError):
-    """An input cannot be read. Reading the same bytes again fails again, so the task is not retried.
+    """An input cannot be read. Reading the same bytes again fails again, so only a store that is busy is tried again.
 
     Args:
         problem: What is wrong, in words.

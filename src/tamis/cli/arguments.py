@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 
 import tamis
 from tamis.cli.output import complain
+from tamis.cli.past_run import fetch_runs
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -64,6 +65,8 @@ def _run(argv: Sequence[str] | None) -> int:
         return MISUSED
     command = importlib.import_module(f"tamis.cli.{arguments.module}")
     try:
+        if arguments.module != "run":
+            fetch_runs(arguments)
         status: int = command.run(arguments)
     except (TamisError, KeyboardInterrupt) as error:
         if "debug" in arguments:
@@ -171,7 +174,7 @@ def _count(text: str) -> int:
 def _add_run(command: argparse.ArgumentParser) -> None:
     _add_recipe(command)
     command.add_argument(
-        "--run-dir", metavar="DIR", help="directory for the report, counts, quarantine and ledger of the run"
+        "--run-dir", metavar="DIR", help="directory or address for the report, counts, quarantine and ledger of the run"
     )
     command.add_argument("--fresh", action="store_true", help="start over, also if there is a run to go on with")
     command.add_argument("--scratch", metavar="DIR", help="directory or address for data between stages")
@@ -331,7 +334,7 @@ def _add_completion(command: argparse.ArgumentParser) -> None:
 
 
 def _add_past_run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run_dir", metavar="RUN", help="the run's directory")
+    command.add_argument("run_dir", metavar="RUN", help="the run's directory, or its address")
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
@@ -423,5 +426,5 @@ def _age(text: str) -> float:
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run_dir", metavar="RUN_DIR", help="the run's directory")
+    command.add_argument("run_dir", metavar="RUN_DIR", help="the run's directory, or its address")
     command.add_argument("--open", action="store_true", help="open the report in a browser")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 from tamis.backends.bookkeeper import Bookkeeper
 from tamis.backends.payload import GONE, Envelope, Maker
 from tamis.backends.scheduler_state import SchedulerState
-from tamis.errors import PlanError
+from tamis.errors import PlanError, redacted
 from tamis.pipeline.outputs import Outputs
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
 from tamis.runs.finished_work import FinishedWork
 from tamis.runs.manifest import read_manifest
+from tamis.runs.mirror import local_run
 from tamis.tasks import Task
 
 __all__ = ["GroupPreview", "preview_run"]
@@ -46,13 +46,14 @@ def preview_run(plan: Plan, run_dir: str, initial: Sequence[Task[Any]] = ()) -> 
 
     Args:
         plan: The plan.
-        run_dir: The run directory.
+        run_dir: The run directory, a path or an fsspec address.
         initial: Tasks that the run starts with.
     """
-    if not read_manifest(run_dir):
-        raise PlanError(f"{run_dir}: there is no run in this directory to go on with")
-    directory = RunDirectory(os.path.abspath(run_dir))
-    directory.run_id = read_manifest(run_dir)["run"]
+    path = local_run(run_dir)
+    if not read_manifest(path):
+        raise PlanError(f"{redacted(run_dir)}: there is no run in this directory to go on with")
+    directory = RunDirectory(path)
+    directory.run_id = read_manifest(path)["run"]
     outputs = Outputs(plan, directory, initial, "")
     outputs.finished.check_files()
     try:

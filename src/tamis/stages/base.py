@@ -341,6 +341,13 @@ class SourceStage(ProcessingStage[X, Y]):
             yield task
         self.input_id = digest(count, ids)
 
+    def listing_id(self) -> str:
+        """A digest of what the input looks like now, which is quickly made; empty if there is no such digest.
+
+        It differs whenever :meth:`current_input_id` does.
+        """
+        return ""
+
     def current_input_id(self) -> str:
         """List the input as it is now, and return its id."""
         self._notes_input = False

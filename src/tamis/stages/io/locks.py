@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from tamis.errors import PlanError, redacted
 from tamis.stages.io.paths import base_name, filesystem, is_local, parent, writing
+from tamis.stages.io.retries import with_retries
 
 __all__ = ["Lock", "acquire", "is_running"]
 
@@ -37,6 +38,9 @@ EXPIRES_S = 600.0
 
 _SETTLE_S = 1.0
 """How long to wait before looking whether another run created the same lock object at the same moment, in seconds."""
+
+_RELEASE_S = 10.0
+"""For how many seconds the holder tries to remove a lock object. One that stays can be taken over, see above."""
 
 _NO_FLOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
@@ -193,7 +197,7 @@ class LockObject:
         self._path, self._holder = path, holder
         self._fs, self._inner = filesystem(path, storage_options)
         with writing(path):
-            self._take()
+            with_retries(self._take)
         self._released, self._lost = threading.Event(), False
         self._renewal = threading.Thread(target=self._renew, name=f"tamis-lock-{base_name(path)}", daemon=True)
         self._renewal.start()
@@ -202,6 +206,8 @@ class LockObject:
         found = self._read()
         if found is not None:
             holder = Holder.parse(found)
+            if holder is not None and holder.token == self._holder.token:
+                return  # the store took it, but its answer was lost
             if holder is None or not (holder.has_ended() or (holder.looks_old() and self._stays(found))):
                 raise _held(self._path, holder)
             with contextlib.suppress(FileNotFoundError):
@@ -232,6 +238,8 @@ class LockObject:
                 file.write(self._holder.encode())
             return True
         except FileExistsError:
+            if self._is_mine():  # the store took it, but its answer was lost
+                return True
             raise _held(self._path, Holder.parse(self._read() or b"")) from None
         except (ValueError, NotImplementedError):  # the store cannot create exclusively
             self._fs.pipe_file(self._inner, self._holder.encode())
@@ -261,16 +269,15 @@ class LockObject:
 
     def is_lost(self) -> bool:
         """Whether another run has taken it over."""
-        return self._lost or not self._is_mine()
+        return self._lost or not with_retries(self._is_mine, known=True)
 
     def release(self) -> None:
         """Give it up. Doing it again changes nothing."""
         if self._released.is_set():
             return
         self._released.set()
-        if self._is_mine():
-            with contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(self._inner)
+        with contextlib.suppress(FileNotFoundError):
+            with_retries(lambda: self._fs.rm_file(self._inner) if self._is_mine() else None, _RELEASE_S)
 
 
 Lock: TypeAlias = FileLock | LockObject
