@@ -65,8 +65,8 @@ ENOUGH = {
         "nothing-left",
         "shuffle",
     ),
-    "streaming-unfused": ("batches", "branch"),
-    "ray-actor-pool": ("branch", "shuffle"),
+    "streaming-unfused": ("branch",),
+    "ray-actor-pool": ("branch",),
     "ray-data": ("branch",),
     "xenna": ("branch", "failing-rows"),
 }
