@@ -32,9 +32,18 @@ from tamis.tasks.storage import read_task
 
 Stage = ProcessingStage[Any, Any]
 
-WAYS = [("inline", 0), ("threads", 1), ("threads", 8), ("processes", 1), ("processes", 3), ("auto", 2)]
-FEW_WAYS = [("inline", 0), ("threads", 8), ("processes", 3)]
+WAYS = [
+    ("inline", 0),
+    ("threads", 1),
+    ("threads", 8),
+    ("processes", 1),
+    ("processes", 2),
+    ("processes", 3),
+    ("auto", 2),
+]
+FEW_WAYS = [("inline", 0), ("threads", 8), ("processes", 2)]
 OTHER_MODES = [("streaming", False), ("batch", True), ("batch", False)]
+ALL_MODES = [("streaming", True), *OTHER_MODES]
 EACH_WAY = [pytest.param(way, marks=[] if way in FEW_WAYS else [pytest.mark.exhaustive]) for way in WAYS]
 
 
@@ -94,9 +103,9 @@ def rows(result: RunResult) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("mode", "fuse", "ways"),
     [
-        ("streaming", True, WAYS),
+        ("streaming", True, [*FEW_WAYS, ("auto", 2)]),
         *[(mode, fuse, FEW_WAYS) for mode, fuse in OTHER_MODES],
-        *[pytest.param(mode, fuse, WAYS, marks=pytest.mark.exhaustive) for mode, fuse in OTHER_MODES],
+        *[pytest.param(mode, fuse, WAYS, marks=pytest.mark.exhaustive) for mode, fuse in ALL_MODES],
     ],
 )
 def test_every_way_of_running_gives_the_same_rows(

@@ -66,8 +66,8 @@ ENOUGH = {
         "nothing-left",
         "shuffle",
     ),
-    "streaming-unfused": ("batches", "branch"),
-    "ray-actor-pool": ("branch", "fuzzy", "shuffle"),
+    "streaming-unfused": ("branch",),
+    "ray-actor-pool": ("branch", "fuzzy"),
     "ray-data": ("branch", "fuzzy"),
     "xenna": ("branch", "failing-rows"),
 }

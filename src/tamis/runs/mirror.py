@@ -209,8 +209,8 @@ class Mirror:
         """
         names = [os.path.relpath(path, self.path).replace(os.sep, "/") for path in paths if is_local(path)]
         names = [name for name in names if _is_recorded(name) and not name.startswith("../")] + list(_OFTEN)
-        if time.time() - self._metrics_at > _METRICS_S:
-            self._metrics_at = time.time()
+        if time.monotonic() - self._metrics_at > _METRICS_S:
+            self._metrics_at = time.monotonic()
             names.append(_METRICS)
         try:
             self._upload(names)
