@@ -53,7 +53,18 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 ENOUGH = {
-    "local-processes": ("branch", "composite", "exchanges", "filter", "fuzzy", "map", "no-writer", "none", "shuffle"),
+    "local-processes": (
+        "branch",
+        "composite",
+        "exchanges",
+        "filter",
+        "fuzzy",
+        "lines",
+        "map",
+        "no-writer",
+        "none",
+        "shuffle",
+    ),
     "local-batch": ("batches", "branch", "shuffle"),
     "streaming": (
         "after-a-writer",
@@ -63,12 +74,13 @@ ENOUGH = {
         "failing-rows",
         "fan-out",
         "fuzzy",
+        "lines",
         "nothing-left",
         "shuffle",
     ),
     "streaming-unfused": ("batches", "branch"),
     "ray-actor-pool": ("branch", "fuzzy", "shuffle"),
-    "ray-data": ("branch", "fuzzy"),
+    "ray-data": ("branch", "fuzzy", "lines"),
     "xenna": ("branch", "failing-rows"),
 }
 """For executors that share their code with another one: pipelines with all kinds of stages.
