@@ -1,4 +1,4 @@
-"""A run with fan-out, a branch and a shuffle, to be killed: chaos_script.py INPUT OUTPUT RUN_DIR EXECUTOR."""
+"""A run with fan-out, a branch and a shuffle, to be killed: chaos_script.py INPUT OUTPUT RUN_DIR EXECUTOR [fuzzy]."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 
 from tamis import DocumentBatch, LocalExecutor, Pipeline, processing_stage
 from tamis.stages.deduplication.exact import ExactDeduplication
+from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.flow import Route
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
 
@@ -27,13 +28,14 @@ def mark(task: DocumentBatch) -> DocumentBatch:
 
 
 def main() -> None:
-    source, target, run_dir, name = sys.argv[1:]
+    source, target, run_dir, name = sys.argv[1:5]
+    is_fuzzy = sys.argv[5:] == ["fuzzy"]
     branches = {"a": [JsonlWriter(f"{target}/a", shard_bytes="2KiB")], "b": [ParquetWriter(f"{target}/b")]}
     stages = [
         JsonlReader(source, files_per_partition=1),
         thirds,
         mark,
-        ExactDeduplication(text_field="text"),
+        FuzzyDeduplication(char_ngrams=6, num_bands=10, verify=0.8) if is_fuzzy else ExactDeduplication(),
         thirds.with_(name="again"),
         Route("half", branches),
     ]

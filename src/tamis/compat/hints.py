@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-_EXACT: Final = (
-    "Instead of ExactDeduplicationWorkflow, add the stage tamis.stages.deduplication.exact.ExactDeduplication to the "
-    "pipeline: it removes the duplicates in the same run"
-)
 _OTHER_DEDUPLICATION: Final = (
     "So far there is only exact deduplication: the stage tamis.stages.deduplication.exact.ExactDeduplication"
-)
-_NO_REMOVAL: Final = (
-    "No second run is needed to remove duplicates: the stage tamis.stages.deduplication.exact.ExactDeduplication drops "
-    "them"
 )
 _CLASSIFIERS: Final = (
     "Stages with models (classifiers, embedders) are not built yet. Your own model runs in a ProcessingStage: "
@@ -43,7 +35,6 @@ _MATH: Final = (
     "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Your own stages "
     "extend tamis.stages.base.ProcessingStage"
 )
-_SETTLED: Final = "Rows are named by the run itself; a pipeline has nothing to set"
 _DASK: Final = (
     "This is the interface of NeMo Curator before version 1.0, on Dask: functions over a whole dataset. "
     "Write the steps as the stages of a tamis.pipeline.Pipeline"
@@ -55,11 +46,9 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "ExactDeduplicationWorkflow": _EXACT,
     "FuzzyDeduplicationWorkflow": _OTHER_DEDUPLICATION,
     "SemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
     "TextSemanticDeduplicationWorkflow": _OTHER_DEDUPLICATION,
-    "TextDuplicatesRemovalWorkflow": _NO_REMOVAL,
     "PornographicUrlsFilter": _FILTER,
     "RepeatingDuplicateNGramsFilter": _FILTER,
     "RepeatingTopNGramsFilter": _FILTER,
@@ -92,16 +81,14 @@ MODULES: Final[dict[str, str]] = {
     "modules": _DASK,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
-    "stages.deduplication.exact.workflow": _EXACT,
     "stages.deduplication.fuzzy": _OTHER_DEDUPLICATION,
-    "stages.deduplication.id_generator": _SETTLED,
     "stages.deduplication.semantic": _OTHER_DEDUPLICATION,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
     "stages.math": _MATH,
     "stages.synthetic": _SYNTHETIC,
     "stages.text.classifiers": _CLASSIFIERS,
-    "stages.text.deduplication": _NO_REMOVAL,
+    "stages.text.deduplication.semantic": _OTHER_DEDUPLICATION,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,
     "stages.text.download.html_extractors": _DOWNLOAD,

@@ -31,7 +31,6 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "core.constants": ("compat.constants",),
     "pipeline": ("compat.pipeline",),
     "pipeline.pipeline": ("compat.pipeline",),
-    "pipeline.workflow": ("compat.workflow",),
     "tasks": ("compat.batch",),
     "tasks.audio_task": ("tasks",),
     "tasks.document": ("compat.batch",),

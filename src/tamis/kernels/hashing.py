@@ -16,7 +16,16 @@ from tamis.kernels.buffers import TextBuffers, null_rows
 from tamis.kernels.pieces import sum_of_pieces, words_inside
 from tamis.kernels.utf8 import Utf8, spaces
 
-__all__ = ["NULL_HASH", "NULL_HASH_64", "hash_columns", "hash_text_64", "hash_text_128", "normalize_text"]
+__all__ = [
+    "NULL_HASH",
+    "NULL_HASH_64",
+    "SECRET",
+    "collapse_spaces",
+    "hash_columns",
+    "hash_text_64",
+    "hash_text_128",
+    "normalize_text",
+]
 
 NULL_HASH: Final = (0x7E5DC90380F0640B, 0xD6BCEC3C6B29D72E)
 """What a null hashes to with 128 bits: the hash of the byte 0xFF, which no UTF-8 text contains."""
@@ -24,7 +33,7 @@ NULL_HASH: Final = (0x7E5DC90380F0640B, 0xD6BCEC3C6B29D72E)
 NULL_HASH_64: Final = 0x7E5DC90380F0640B
 """What a null hashes to with 64 bits."""
 
-_SECRET: Final = np.frombuffer(
+SECRET: Final = np.frombuffer(
     bytes.fromhex(
         "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e"
         "e03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8fa763fe39c343ff9dcbbc7c70b4f1d"
@@ -113,14 +122,18 @@ def normalize_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
 
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([normalize_text(chunk) for chunk in column.chunks], column.type)
-    collapsed = [_collapse(block).to_arrow() for block in Utf8.from_arrow(column).blocks()]
+    collapsed = [collapse_spaces(block).to_arrow() for block in Utf8.from_arrow(column).blocks()]
     lowered = pl.Series(pl.from_arrow(pa.chunked_array(collapsed, pa.large_string()))).str.to_lowercase().to_arrow()
     result = lowered.cast(column.type)
     return pc.if_else(pc.is_valid(column), result, pa.scalar(None, column.type)) if column.null_count else result
 
 
-def _collapse(block: Utf8) -> Utf8:
-    """``" ".join(text.split())``."""
+def collapse_spaces(block: Utf8) -> Utf8:
+    """``" ".join(text.split())`` of each text.
+
+    >>> collapse_spaces(Utf8.from_arrow(pa.array([" a  b\\n"]))).to_arrow().to_pylist()
+    ['a b']
+    """
     kept, data = ~spaces(block), block.data.copy()
     found = words_inside(block, kept)
     is_last = np.zeros(len(found.ends), np.bool_)
@@ -231,7 +244,7 @@ def _hash_bytes(texts: TextBuffers, hashes: NDArray[np.uint64]) -> None:
     width = 1 if hashes.ndim == 1 else 2
     kernel = native.load("xxh3")
     if kernel is not None:
-        kernel(texts.data, texts.offsets, len(texts), _SECRET, np.empty(8, np.uint64), width, hashes)
+        kernel(texts.data, texts.offsets, len(texts), SECRET, np.empty(8, np.uint64), width, hashes)
         return
     import xxhash
 

@@ -16,7 +16,7 @@ from tamis.kernels import operations
 from tamis.kernels.arguments import Array, Arrays, Number, Signature
 from tamis.kernels.measures import MEASURES
 
-__all__ = ["PADDING", "SIGNATURES", "longest_near_end"]
+__all__ = ["PADDING", "SIGNATURES", "longest_near_end", "most_shingles"]
 
 PADDING: Final = 128
 """Bytes after a text that a kernel may read. If there are fewer, it reads a copy."""
@@ -59,6 +59,10 @@ def _words(length: str, is_written: bool = False) -> Array:
     return Array("uint64", length, is_written)
 
 
+def _halves(length: str, is_written: bool = False) -> Array:
+    return Array("uint32", length, is_written)
+
+
 def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
 
@@ -77,7 +81,32 @@ def _joining(nodes: Callable[..., Array]) -> Signature:
     )
 
 
+def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDArray[np.int64]:
+    """How many n-grams of characters or words each text can have, given its bytes; at least one.
+
+    Args:
+        offsets: Where each text begins, and where the last one ends.
+        by_words: Whether n-grams are of words.
+        ngram: How many.
+
+    >>> most_shingles(np.array([0, 9, 9]), by_words=1, ngram=2).tolist()
+    [4, 1]
+    """
+    items: NDArray[np.int64] = np.diff(offsets)
+    most: NDArray[np.int64] = np.maximum(((items + 1) // 2 if by_words else items) - ngram + 1, 1)
+    return most
+
+
 _OFFSETS_INSIDE: Final = ("0 <= offsets[0] <= offsets[row_count] <= readable",)
+
+_TAIL: Final = f"longest_near_end(offsets[:row_count + 1], readable) + {2 * PADDING}"
+_SHINGLES: Final = ("room >= 64", "ngram > 0")
+_SHINGLE_PARAMETERS: Final[dict[str, Array | Number]] = {
+    "by_words": Number(),
+    "ngram": Number(),
+    "mixing": _words("2"),
+    "room": Number(),
+}
 
 SIGNATURES: Final[dict[str, Signature]] = {
     "heuristics": Signature(
@@ -221,6 +250,76 @@ SIGNATURES: Final[dict[str, Signature]] = {
         room=Number(),
         next_row=_integers("1", is_written=True),
     ),
+    "anchors": Signature(
+        conditions=(
+            "0 <= offsets[0] <= offsets[row_count] and offsets[row_count] * width <= len(data)",
+            "width == 1 or width == 8",
+            "1 <= piece <= window",
+            "recent_count >= 2 * (window - piece + 1) and recent_count & (recent_count - 1) == 0",
+            "1 <= room",
+            *_ALL_ROWS,
+        ),
+        data=_bytes("0"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        width=Number(),
+        window=Number(),
+        piece=Number(),
+        first_row=Number(),
+        first_window=Number(),
+        secret=_bytes("192"),
+        accumulators=_words("8", is_written=True),
+        recent=_words("recent_count", is_written=True),
+        recent_count=Number(),
+        room=Number(),
+        keys=_words("room", is_written=True),
+        spans=_words("2 * room", is_written=True),
+        starts=_integers("room", is_written=True),
+        counts=_integers("room", is_written=True),
+        next_window=_integers("2", is_written=True),
+    ),
+    "window_hashes": Signature(
+        conditions=(
+            "width == 1 or width == 8",
+            "1 <= window",
+            "0 <= starts[:run_count].min(initial=0) and 0 <= counts[:run_count].min(initial=0)",
+            "run_count == 0 or ((starts[:run_count] + counts[:run_count]).max() + window - 1) * width <= len(data)",
+        ),
+        data=_bytes("0"),
+        width=Number(),
+        window=Number(),
+        starts=_integers("run_count"),
+        counts=_integers("run_count"),
+        run_count=Number(),
+        hashes=_words("2 * int(counts[:run_count].sum())", is_written=True),
+    ),
+    "hash_order": Signature(
+        conditions=("skipped < 64", "not ends.any()"),
+        hashes=_words("count"),
+        count=Number(),
+        skipped=Number(),
+        ends=_integers("6144", is_written=True),
+        keys=_words("count", is_written=True),
+        places=_integers("count", is_written=True),
+        other_keys=_words("count", is_written=True),
+        other_places=_integers("count", is_written=True),
+    ),
+    "span_removal": Signature(
+        conditions=(
+            "0 <= offsets[0] <= offsets[row_count] <= len(texts)",
+            "span_count == 0 or offsets[0] <= begins[0] and ends[span_count - 1] <= offsets[row_count]",
+            "(begins[:span_count] <= ends[:span_count]).all()",
+            "span_count < 2 or (ends[:span_count - 1] <= begins[1:span_count]).all()",
+        ),
+        texts=_bytes("0"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        begins=_integers("span_count"),
+        ends=_integers("span_count"),
+        span_count=Number(),
+        made=_bytes("int(offsets[row_count] - offsets[0])", is_written=True),
+        made_offsets=_integers("row_count + 1", is_written=True),
+    ),
     "cleaning": Signature(
         conditions=_OFFSETS_INSIDE,
         helpers={"longest_near_end": longest_near_end},
@@ -252,6 +351,95 @@ SIGNATURES: Final[dict[str, Signature]] = {
         where=Number(),
         scratch=_bytes(f"{3 * PADDING}", is_written=True),
         found=_bytes("row_count", is_written=True),
+    ),
+    "shingles": Signature(
+        conditions=(*_OFFSETS_INSIDE, *_SHINGLES),
+        helpers={"longest_near_end": longest_near_end, "most_shingles": most_shingles},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        readable=Number(),
+        **_SHINGLE_PARAMETERS,
+        scratch=_bytes(_TAIL, is_written=True),
+        items=_words("room + ngram", is_written=True),
+        state=_integers("8", is_written=True),
+        hashes=_words("most_shingles(offsets[:row_count + 1], by_words, ngram).sum()", is_written=True),
+        counts=_integers("row_count", is_written=True),
+    ),
+    "minhash": Signature(
+        conditions=(
+            *_OFFSETS_INSIDE,
+            *_SHINGLES,
+            "bits == 32 or bits == 64",
+            "0 < num_hashes <= width and width % 16 == 0",
+            "value_bits == 0 or 32 <= value_bits <= bits",
+            "value_bits == 0 or slots >= 64 and slots & (slots - 1) == 0",
+        ),
+        helpers={"longest_near_end": longest_near_end},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        readable=Number(),
+        by_words=Number(),
+        ngram=Number(),
+        mixing=_words("2"),
+        num_hashes=Number(),
+        bits=Number(),
+        value_bits=Number(),
+        factors=_halves("width"),
+        terms=_halves("width"),
+        width=Number(),
+        factors_64=_words("num_hashes if bits == 64 and not value_bits else 0"),
+        terms_64=_words("num_hashes if bits == 64 and not value_bits else 0"),
+        room=Number(),
+        scratch=_bytes(_TAIL, is_written=True),
+        items=_words("room + ngram", is_written=True),
+        state=_integers("8", is_written=True),
+        hashes=_words("room", is_written=True),
+        seen=_words("2 * slots if value_bits else 0", is_written=True),
+        slots=Number(),
+        halves=_halves("room", is_written=True),
+        values=_halves("width", is_written=True),
+        sketch=_words("num_hashes", is_written=True),
+        narrow=_halves("row_count * num_hashes if bits == 32 else 0", is_written=True),
+        wide=_words("row_count * num_hashes if bits == 64 else 0", is_written=True),
+    ),
+    "bands": Signature(
+        narrow=_halves("0 if is_wide else row_count * band_count * band_size"),
+        wide=_words("row_count * band_count * band_size if is_wide else 0"),
+        is_wide=Number(),
+        row_count=Number(),
+        band_count=Number(),
+        band_size=Number(),
+        hashes=_words("row_count * band_count", is_written=True),
+    ),
+    "jaccard": Signature(
+        conditions=(
+            *_SHINGLES,
+            "0 <= offsets[0] <= offsets[row_count] <= readable",
+            "0 <= other_offsets[0] <= other_offsets[row_count] <= other_readable",
+            "slots & (slots - 1) == 0",
+        ),
+        helpers={"longest_near_end": longest_near_end},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        readable=Number(),
+        scratch=_bytes(_TAIL, is_written=True),
+        other_texts=_bytes("other_readable"),
+        other_offsets=_integers("row_count + 1"),
+        other_readable=Number(),
+        other_scratch=_bytes(
+            f"longest_near_end(other_offsets[:row_count + 1], other_readable) + {2 * PADDING}", is_written=True
+        ),
+        row_count=Number(),
+        **_SHINGLE_PARAMETERS,
+        items=_words("room + ngram", is_written=True),
+        state=_integers("8", is_written=True),
+        hashes=_words("room", is_written=True),
+        table=_words("slots", is_written=True),
+        marks=_bytes("slots", is_written=True),
+        slots=Number(),
+        results=_floats("row_count", is_written=True),
     ),
     "xxh3": Signature(
         conditions=("0 <= offsets[0] <= offsets[row_count] <= len(data)", "width == 1 or width == 2"),

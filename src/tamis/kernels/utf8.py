@@ -151,6 +151,21 @@ class CharacterSet:
             hits[self._confirmed(block, np.flatnonzero(_in_ranges(block.data, self._leads)))] = True
         return _sum_of_bytes(hits, block.offsets)
 
+    def bytes_of(self, block: Utf8) -> Mask:
+        """Which bytes belong to a character of the set.
+
+        >>> CharacterSet("é").bytes_of(Utf8.from_arrow(pa.array(["né"]))).tolist()
+        [False, True, True]
+        """
+        hits = _in_ranges(block.data, self._ascii)
+        if self._leads and not block.is_ascii:
+            found = self._confirmed(block, np.flatnonzero(_in_ranges(block.data, self._leads)))
+            first = block.data[found]
+            for lead, following in ((0xC0, 1), (0xE0, 2), (0xF0, 3)):
+                hits[found] = True
+                hits[found[first >= lead] + following] = True
+        return hits
+
     def _confirmed(self, block: Utf8, leads: Positions) -> Positions:
         """Of the bytes that may begin a character of the set, those that do."""
         # Few are left after the second byte is compared, so few characters are decoded.

@@ -46,8 +46,11 @@ _AREAS: Final = (
         "Deduplication",
         (
             "tamis.stages.deduplication.exact",
-            "tamis.stages.deduplication.bloom",
+            "tamis.stages.deduplication.fuzzy",
             "tamis.stages.deduplication.lines",
+            "tamis.stages.deduplication.substrings",
+            "tamis.stages.deduplication.bloom",
+            "tamis.stages.deduplication.removal",
         ),
     ),
     ("Settings", ("tamis.stages.resources",)),

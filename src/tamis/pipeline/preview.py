@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,8 @@ from tamis.errors import PlanError
 from tamis.pipeline.outputs import Outputs
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
-from tamis.runs.finished_work import FinishedBatch, FinishedWork
+from tamis.runs.finished_work import FinishedWork
 from tamis.runs.manifest import read_manifest
-from tamis.stages.emit import Publish
 from tamis.tasks import Task
 
 __all__ = ["GroupPreview", "preview_run"]
@@ -127,23 +126,7 @@ class _Unwritten:
         self.finished = finished
         self.outputs = self.file_count = 0
 
-    def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
-        """Nothing to record."""
+    def _do_nothing(self, *_: Any, **__: Any) -> None:
+        """A preview records nothing and removes nothing."""
 
-    def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
-        """Nothing to record."""
-
-    def recalled(self, batch: FinishedBatch) -> None:
-        """Nothing to count."""
-
-    def forget(self, stages: Iterable[str] | None = None) -> None:
-        """Nothing to remove."""
-
-    def output(self, envelope: Envelope) -> None:
-        """Nothing to record."""
-
-    def flush(self) -> None:
-        """Nothing to write."""
-
-    def discard(self, published: Iterable[Publish]) -> None:
-        """Nothing to remove."""
+    fed = record = recalled = forget = output = flush = discard = _do_nothing

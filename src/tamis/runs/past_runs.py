@@ -151,7 +151,8 @@ def _state(path: str) -> tuple[str, str, int | None]:
 
 def _is_running(path: str, mark: dict[str, Any]) -> bool:
     if mark.get("host") != socket.gethostname() or not isinstance(mark.get("pid"), int) or os.name == "nt":
-        return time.time() - max((mtime for _, _, mtime in _files(path)), default=0.0) < _QUIET_S
+        changed = max((mtime for _, _, mtime in _files(path)), default=0.0)
+        return abs(time.time() - changed) < _QUIET_S  # a change in the future: a clock was wrong
     return is_running(mark["pid"])
 
 

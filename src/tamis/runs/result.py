@@ -14,6 +14,7 @@ from tamis.runs.stats import RunSummary, StageStats
 from tamis.tasks import Task
 
 if TYPE_CHECKING:
+    from tamis.runs.duplicates import Duplicates
     from tamis.runs.failures import Failed
     from tamis.runs.why import RowStory
 
@@ -57,6 +58,16 @@ class RunResult:
         All of it is read into memory; for a large run, read the Parquet files in ``drops/`` of the run directory.
         """
         return read_drops(self._directory.drops)
+
+    def duplicates(self, stage: str = "") -> Duplicates:
+        """The duplicates that were removed: groups and their sizes, pairs with their texts, rates by source.
+
+        Args:
+            stage: The stage that removed them; all of them when not given.
+        """
+        from tamis.runs.duplicates import Duplicates
+
+        return Duplicates(self.run_dir, stage)
 
     def why(self, row: str = "", *, line: bool = False, where: tuple[str, str] | None = None) -> RowStory:
         """What became of a row, kept or dropped, and where it comes from.

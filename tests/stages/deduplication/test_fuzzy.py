@@ -15,6 +15,7 @@ from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, PlanError
 from tamis.kernels.minhash import MinHash, band_hashes
+from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.testing import run_stage
@@ -79,7 +80,7 @@ def kept_ids(folder: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for file in folder.glob("*.jsonl") for line in file.open())
 
 
-def deduplicated(inputs: Any, output: Path, stage: FuzzyDeduplication, workers: int = 0, **reader: Any) -> Any:
+def deduplicated(inputs: Any, output: Path, stage: Any, workers: int = 0, **reader: Any) -> Any:
     pipeline = Pipeline("fuzzy", [JsonlReader(inputs, **reader), stage, JsonlWriter(str(output))])
     return pipeline.run(LocalExecutor(workers=workers), run_dir=output.parent / f"{output.name}.run", progress="off")
 
@@ -136,7 +137,8 @@ def test_the_ledger_names_what_is_kept_and_how_similar_it_is(tmp_path: Path) -> 
     result = deduplicated(path, tmp_path / "out", FuzzyDeduplication())
     drops = result.drops().to_pylist()
     assert [(d["score_text"], d["reason"]) for d in drops] == [(f"{path}:0", "near duplicate")] * 2
-    assert drops[0]["score"] == 1.0 and 0.9 < drops[1]["score"] <= 1
+    assert drops[0]["score"] == 1.0
+    assert 0.9 < drops[1]["score"] <= 1
 
 
 def test_verification_separates_what_only_shares_a_bucket(tmp_path: Path) -> None:
@@ -239,3 +241,12 @@ def test_a_missing_column_is_refused_by_the_plan(tmp_path: Path) -> None:
     (path,) = write(tmp_path / "in", corpus(13), 1)
     with pytest.raises(ColumnError, match="txt"):
         Pipeline("p", [JsonlReader(path), FuzzyDeduplication(text_field="txt")]).plan()
+
+
+def test_exact_duplicates_do_not_depend_on_the_order_of_files(tmp_path: Path) -> None:
+    rows = [{"text": f"text {n % 7}", "id": n} for n in range(60)]
+    paths = write(tmp_path / "in", rows, 5)
+    deduplicated(paths, tmp_path / "one", ExactDeduplication())
+    deduplicated(paths[::-1], tmp_path / "two", ExactDeduplication(), workers=2, files_per_partition=2)
+    assert kept_ids(tmp_path / "one") == kept_ids(tmp_path / "two")
+    assert len(kept_ids(tmp_path / "one")) == 7

@@ -23,6 +23,7 @@ from tamis.kernels.signatures import PADDING
 __all__ = [
     "BYTES",
     "FLOATS",
+    "HALVES",
     "INTS",
     "PADDING",
     "SHORT_INTS",
@@ -46,10 +47,12 @@ __all__ = [
     "multiply_high",
     "prefetch",
     "trailing_zeros",
+    "words_from",
 ]
 
 BYTES = types.CPointer(types.uint8)
 WORDS = types.CPointer(types.uint64)
+HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
 SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
@@ -67,7 +70,14 @@ helper = njit(**_OPTIONS)
 """A function that kernels call."""
 
 
-_POINTERS = {"uint8": BYTES, "uint64": WORDS, "int64": INTS, "int32": SHORT_INTS, "float64": FLOATS}
+_POINTERS = {
+    "uint8": BYTES,
+    "int32": SHORT_INTS,
+    "uint32": HALVES,
+    "uint64": WORDS,
+    "int64": INTS,
+    "float64": FLOATS,
+}
 
 
 def compiled_for(signature: Signature, function: Callable[..., Any]) -> Any:
@@ -244,6 +254,16 @@ def as_words(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return WORDS(BYTES, types.int64), generate
+
+
+@intrinsic
+def words_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The words from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return WORDS(WORDS, types.int64), generate
 
 
 @intrinsic

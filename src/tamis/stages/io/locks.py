@@ -3,8 +3,8 @@
 On a local disk the lock is the operating system's (``flock``): it ends with the process that holds it, however that
 ends. Where there is no such lock (an object store, a file system without ``flock``, Windows) it is a small object that
 names its holder and that the holder renews every 30 seconds. It may be taken over from a process of the same machine
-that no longer runs, and from any holder that has not renewed it for 10 minutes; the clocks of the machines must not
-differ by more than a few minutes.
+that no longer runs, and from any holder that has not renewed it for 10 minutes. Since clocks differ and jump, a lock
+that looks that old is watched for a minute first: a holder that renews it keeps it.
 """
 
 from __future__ import annotations
@@ -78,11 +78,13 @@ class Holder:
         """The content of the lock."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
-    def is_gone(self) -> bool:
-        """Whether the lock may be taken over: its process has ended, or it was not renewed for too long."""
-        if self.host == socket.gethostname() and os.name == "posix" and not is_running(self.pid):
-            return True
-        return time.time() - self.renewed > EXPIRES_S
+    def has_ended(self) -> bool:
+        """Whether it is known that its process has ended."""
+        return self.host == socket.gethostname() and os.name == "posix" and not is_running(self.pid)
+
+    def looks_old(self) -> bool:
+        """Whether it was not renewed for too long, if all clocks were right."""
+        return abs(time.time() - self.renewed) > EXPIRES_S
 
 
 def acquire(path: str, run_dir: str, storage_options: dict[str, Any] | None = None) -> Lock:
@@ -200,7 +202,7 @@ class LockObject:
         found = self._read()
         if found is not None:
             holder = Holder.parse(found)
-            if holder is None or not holder.is_gone():
+            if holder is None or not (holder.has_ended() or (holder.looks_old() and self._stays(found))):
                 raise _held(self._path, holder)
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._inner)
@@ -211,6 +213,17 @@ class LockObject:
         mine = Holder.parse(self._read() or b"")
         if mine is None or mine.token != self._holder.token:
             raise _held(self._path, mine)
+
+    def _stays(self, content: bytes) -> bool:
+        """Whether no one renews the object for as long as two renewals take."""
+        watched_s = 2 * RENEWED_S
+        _LOG.warning("the lock %s seems to be left over; watching it for %g s", redacted(self._path), watched_s)
+        deadline = time.monotonic() + watched_s
+        while time.monotonic() < deadline:
+            time.sleep(watched_s / 20)
+            if self._read() != content:
+                return False
+        return True
 
     def _create(self) -> bool:
         """Write the object; return whether the store made sure that there was none."""

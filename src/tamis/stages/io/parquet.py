@@ -254,7 +254,7 @@ class ParquetReader(Reader):
             with _opened(file, self._options(), self._parser_settings()) as (parquet, _):
                 stage.first_file, stage.first_schema = file.path, parquet.schema_arrow
                 stage.remarks = tuple(_remarks(file, parquet.metadata, stage.block_bytes))
-        return [self._partitioning(), stage.with_(name=self.name)]
+        return self._stages(stage)
 
     def peek(self, file: FileSlice) -> pa.Schema | None:
         with _opened(file, self._options(), self._parser_settings()) as (parquet, _):

@@ -195,6 +195,9 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
         on_error: ``"raise"`` stops at what cannot be read, ``"quarantine"`` sets it aside and goes on.
         include_path: Name of a column that gets the path of each row's file; none when not given.
         max_row_bytes: Largest line or row that is read, as a number or as ``"1GiB"``; a larger one counts as broken.
+        _generate_ids: Whether to add a column ``_curator_dedup_id``. Call
+            :func:`~tamis.stages.deduplication.id_generator.create_id_generator_actor` first.
+        _assign_ids: The same for files that have ids already; others are an error.
     """
 
     file_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -207,6 +210,8 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
     on_error: str = "raise"
     include_path: str | None = None
     max_row_bytes: int | str = MAX_ROW_BYTES
+    _generate_ids: bool = False
+    _assign_ids: bool = False
 
     extensions: ClassVar[tuple[str, ...]] = ()
     parser_arguments: ClassVar[tuple[str, ...]] = ()
@@ -223,9 +228,21 @@ class Reader(CompositeStage[EmptyTask, DocumentBatch]):
             raise PlanError(f"{owner}: include_path={self.include_path!r} is also in fields; choose another name")
         byte_size(self.max_row_bytes)
         self._partitioning()
+        if self._generate_ids and self._assign_ids:
+            raise PlanError(f"{owner}: _generate_ids and _assign_ids: set only one of them")
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [self._partitioning(), self.reader_stage().with_(name=self.name)]
+        return self._stages(self.reader_stage())
+
+    def _stages(self, reading: ReaderStage) -> list[ProcessingStage[Any, Any]]:
+        """Listing and reading, and what gives the rows ids where that is asked for."""
+        named = reading.with_(name=self.name)
+        if not (self._generate_ids or self._assign_ids):
+            return [self._partitioning(), named]
+        from tamis.stages.deduplication.document_ids import AssignIds, NumberFiles
+
+        numbers = NumberFiles(register=self._generate_ids, name=f"{self.name} (files)")
+        return [self._partitioning(), numbers, named, AssignIds(name=f"{self.name} (ids)")]
 
     def reader_stage(self) -> ReaderStage:
         """The stage that reads."""

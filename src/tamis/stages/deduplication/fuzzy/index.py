@@ -7,10 +7,13 @@ names of the files start with the number of the run that added them, so earlier 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from tamis.errors import PlanError
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked
@@ -125,9 +128,13 @@ class RemoveAndIndex(RemoveMarked):
 
     index: str = ""
 
-    def process(self, task: FileGroup) -> Iterator[Drop | TableTask | Publish]:
+    def process(self, task: FileGroup) -> Iterator[Drop | Publish | TableTask]:
         for kind in ("buckets", "documents"):
             content = read_file(join(self._directory, kind, task.reader_config["name"]))
             final = join(self.index, kind, task.reader_config["index_name"])
-            yield write_file(final, 0, lambda sink, content=content: sink.write(content))
+            yield write_file(final, 0, functools.partial(_copy, content))
         yield from super().process(task)
+
+
+def _copy(content: pa.Buffer, sink: pa.NativeFile) -> None:
+    sink.write(content)

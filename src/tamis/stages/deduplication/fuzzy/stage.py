@@ -140,7 +140,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         settings = tuple((name, list(value) if isinstance(value, tuple) else value) for name, value in settings)
         check_index(index, dict(settings))
         keep, verifies = Keep.parse(self.keep), self.verify is not None
-        stages = {
+        stages: dict[str, ProcessingStage[Any, Any]] = {
             "hash": HashBands(folder, minhash, self.num_bands, self.text_field, keep, parts, verifies),
             "buckets": BucketPartitions(folder, memory, index),
             "edges": FindEdges(folder, parts, self.within, verifies),
@@ -159,10 +159,10 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             "members": MemberFiles(folder, index),
             "send": SendMembers(folder, parts),
             "groups": GroupPartitions(folder, memory),
-            "choose": ChooseKept(folder, parts),
+            "choose": ChooseKept(folder, parts, has_index=bool(index)),
         }
         if index and self.update_index:
-            stages["rows"] = IndexedRows(folder, NEW_FILES, index, settings)
+            stages["rows"] = IndexedRows(folder, NEW_FILES, index=index, settings=settings)
             last: ProcessingStage[Any, Any] = RemoveAndIndex(folder, REASON, index)
         else:
             stages["rows"] = KeptRows(folder, NEW_FILES)
