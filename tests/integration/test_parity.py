@@ -80,7 +80,7 @@ ENOUGH = {
     ),
     "streaming-unfused": ("batches", "branch"),
     "ray-actor-pool": ("branch", "fuzzy", "shuffle"),
-    "ray-data": ("branch", "fuzzy", "lines"),
+    "ray-data": ("branch", "fuzzy"),
     "xenna": ("branch", "failing-rows"),
 }
 """For executors that share their code with another one: pipelines with all kinds of stages.

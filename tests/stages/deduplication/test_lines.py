@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -189,3 +191,51 @@ def test_a_run_with_other_settings_is_another_run(tmp_path: Path) -> None:
 
     assert rows(LineDeduplication()) == ["a\nb", "A\nc"]
     assert rows(LineDeduplication(normalize_text=True)) == ["a\nb", "c"]
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+from tamis import Pipeline
+from tamis.backends.local import LocalExecutor
+from tamis.stages.base import ProcessingStage
+from tamis.stages.deduplication.bloom import BloomDeduplication
+from tamis.stages.deduplication.lines import LineDeduplication
+from tamis.stages.io import JsonlReader, JsonlWriter
+
+class DieOnce(ProcessingStage):
+    makes_rows = "same"
+    def __init__(self, name, task):
+        self.name, self.task, self.seen = name, task, 0
+    def process(self, batch):
+        self.seen += 1
+        flag = Path(sys.argv[1]) / self.name
+        if self.seen == self.task and sys.argv[2] == "dies" and not flag.exists():
+            flag.touch()
+            os._exit(9)
+        return batch
+
+work = sys.argv[1]
+bloom = BloomDeduplication(expected_documents=30, false_positive_rate=0.3, partitions=2)
+stages = [JsonlReader(work + "/in.jsonl", blocksize=400), DieOnce("before", 4), bloom, DieOnce("between", 3)]
+stages += [LineDeduplication(partitions=2), DieOnce("after", 2), JsonlWriter(work + "/" + sys.argv[2])]
+Pipeline("p", stages).run(LocalExecutor(0), run_dir=work + "/run-" + sys.argv[2], progress="off")
+"""
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    """Killed while rows are hashed, between both stages, and while lines are removed."""
+    rows = "".join(json.dumps({"text": text, "id": n}) + "\n" for n, text in enumerate(texts(1, 60)))
+    (tmp_path / "in.jsonl").write_text(rows, encoding="utf-8")
+
+    def start(kind: str) -> int:
+        command = [sys.executable, "-c", DYING, str(tmp_path), kind]
+        return subprocess.run(command, check=False, capture_output=True).returncode
+
+    assert start("lives") == 0
+    assert [start("dies") for _ in range(4)] == [9, 9, 9, 0]
+    lived, died = (
+        {path.name: path.read_bytes() for path in (tmp_path / kind).glob("*.jsonl")} for kind in ("lives", "dies")
+    )
+    assert lived
+    assert died == lived
