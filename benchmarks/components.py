@@ -50,7 +50,7 @@ else:
         with Components(node_count * 64 // 8, folder) as components:
             for start in range(0, len(left), 2**20):
                 components.add(left[start : start + 2**20], right[start : start + 2**20])
-            return np.concatenate([labels for _, labels in components.members()])
+            return sum(len(nodes) for nodes, _ in components.members())
 
 before, began = memory("VmRSS"), time.perf_counter()
 labels = run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,10 @@ __all__ = ["Unit", "cut", "lengths", "piece_hashes", "with_text", "without"]
 Unit: TypeAlias = Literal["line", "paragraph"]
 
 _NEWLINE: Final = ord("\n")
+
+_FIRST_VISIBLE: Final = np.uint8(0x21)
+_VISIBLE: Final = 0x5E
+"""The visible characters of ASCII: the first one, and how many there are. Bytes below it wrap around to large ones."""
 
 
 def cut(block: Utf8, unit: Unit) -> Pieces:
@@ -66,7 +70,7 @@ def lengths(block: Utf8, pieces: Pieces) -> Positions:
     """
     if block.is_ascii:
         return pieces.ends - pieces.starts
-    return _over_pieces(np.add, ~continues(block.data), pieces)
+    return _over_pieces(np.add, ~continues(block.data), pieces, np.int64)
 
 
 def with_text(block: Utf8, pieces: Pieces) -> Mask:
@@ -76,15 +80,23 @@ def with_text(block: Utf8, pieces: Pieces) -> Mask:
     >>> with_text(block, cut(block, "line")).tolist()
     [True, False, False, False, True]
     """
-    return _over_pieces(np.logical_or, ~spaces(block), pieces).astype(np.bool_)
+    data = block.data
+    found: Mask = _over_pieces(np.logical_or, data - _FIRST_VISIBLE < _VISIBLE, pieces, np.bool_)
+    if found[pieces.starts < pieces.ends].all():
+        return found
+    is_space = (data - np.uint8(9) < 5) | (data - np.uint8(28) < 5)  # ASCII's
+    others: Mask = _over_pieces(np.logical_or, ~is_space, pieces, np.bool_)
+    if np.array_equal(found, others):
+        return found
+    exact: Mask = _over_pieces(np.logical_or, ~spaces(block), pieces, np.bool_)
+    return exact
 
 
-def _over_pieces(function: np.ufunc, values: Mask, pieces: Pieces) -> Positions:
+def _over_pieces(function: np.ufunc, values: NDArray[Any], pieces: Pieces, kind: Any) -> NDArray[Any]:
     """A function of the values of the bytes of each piece; 0 for an empty piece."""
-    padded = np.append(values, False)  # an empty piece may begin where the block ends
+    padded = np.append(values, values.dtype.type(0))  # an empty piece may begin where the block ends
     places = np.stack([pieces.starts, pieces.ends], axis=1).reshape(-1)
-    kind = np.int64 if function is np.add else np.bool_
-    found = function.reduceat(padded, places, dtype=kind)[::2].astype(np.int64)
+    found = function.reduceat(padded, places, dtype=kind)[::2].copy()
     found[pieces.starts == pieces.ends] = 0
     return found
 
