@@ -138,14 +138,17 @@ def sample_drops(
         seed: Another seed chooses other rows.
         thresholds: The scores that are kept.
     """
-    return sample_where(run_dir, count, _wanted(stage, reason), seed, thresholds)
+    return sample_where(ledger_of(run_dir), count, _wanted(stage, reason), seed, thresholds)
 
 
 def sample_where(
-    run_dir: str, count: int, wanted: ds.Expression | None, seed: int = 0, thresholds: Thresholds | None = None
+    ledger: ds.Dataset | None,
+    count: int,
+    wanted: ds.Expression | None,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
 ) -> list[DroppedRow]:
-    """As :func:`sample_drops`, of the rows of the ledger for which an expression holds."""
-    ledger = ledger_of(run_dir)
+    """As :func:`sample_drops`, of the rows of a ledger for which an expression holds."""
     chosen: list[tuple[int, int, DroppedRow]] = []  # a heap: the greatest draw is first
     number = 0
     for batch in ledger.to_batches(filter=wanted) if ledger and count else ():
@@ -161,14 +164,31 @@ def sample_where(
     return [row for *_, row in sorted(chosen, key=lambda item: (-item[0], item[2].name, item[2].stage))]
 
 
-def ledger_of(run_dir: str) -> ds.Dataset | None:
-    """The drop ledger of a run, its columns of few values as text; ``None`` if it has none."""
+def ledger_of(run_dir: str, most_rows: int | None = None) -> ds.Dataset | None:
+    """The drop ledger of a run, its columns of few values as text; ``None`` if it has none.
+
+    Args:
+        run_dir: The run's directory.
+        most_rows: Of a larger ledger, some files with about so many rows, spread over it.
+    """
     import pyarrow.dataset as ds
 
     folder = os.path.join(run_dir, "drops")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     paths = [os.path.join(folder, name) for name in names if name.endswith(".parquet") and not name.startswith(".")]
+    if most_rows is not None and len(paths) > 1:
+        paths = _some_of(paths, most_rows)
     return ds.dataset(paths, schema=_TEXTS, format="parquet") if paths else None
+
+
+def _some_of(paths: list[str], most_rows: int) -> list[str]:
+    import pyarrow.parquet as pq
+
+    rows = [pq.read_metadata(path).num_rows for path in paths]
+    share = min(1.0, most_rows / max(sum(rows), 1))
+    # The file at which another whole file's worth of rows is due.
+    due = np.floor(np.arange(1, len(paths) + 1) * share)
+    return [path for path, now, before in zip(paths, due, [0.0, *due[:-1]], strict=True) if now > before] or paths[:1]
 
 
 def _wanted(stage: str, reason: str) -> ds.Expression | None:

@@ -21,7 +21,7 @@ from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_64
 from tamis.runs import figures
 from tamis.runs.drop_samples import stage_named
-from tamis.runs.dropped_rows import duplicates_of, is_duplicate, ledger_of, mixed, sample_where
+from tamis.runs.dropped_rows import DroppedRow, duplicates_of, is_duplicate, ledger_of, mixed, sample_where
 from tamis.runs.duplicate_sources import By, SourceCounts, SourcePair, SourceRate, rows_read, sources_of
 from tamis.runs.html import escaped
 from tamis.runs.pages.drop_query import Cursor
@@ -98,16 +98,18 @@ class Duplicates:
         run_dir: The run's directory.
         stage: The stage; the last part of its name is enough if only one has it. All of them when empty: then a row
             that one stage keeps and a later one removes is in a group of each.
+        most_rows: Read about so many rows of a larger ledger, spread over it; all of it when not given.
 
     Raises:
         DataError: The run has no such stage, or no drop ledger although it dropped rows.
     """
 
-    def __init__(self, run_dir: str, stage: str = "") -> None:
+    def __init__(self, run_dir: str, stage: str = "", most_rows: int | None = None) -> None:
         self._view = load_view(run_dir)
         self._run_dir = run_dir
         self._stage = stage_named(self._view, stage) if stage else ""
-        if ledger_of(run_dir) is None and any(self._reported().values()):
+        self._ledger_rows = ledger_of(run_dir, most_rows)
+        if self._ledger_rows is None and any(self._reported().values()):
             raise DataError(
                 "the run has no drop ledger, so its duplicates are not known",
                 path=run_dir,
@@ -118,6 +120,11 @@ class Duplicates:
     def stages(self) -> list[str]:
         """The stages that removed duplicates."""
         return [self._stage] if self._stage else list(self._reported())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only a part of the ledger was read: then there are more rows, and larger groups."""
+        return sum(self._reported().values()) > self._counted.removed
 
     @property
     def removed(self) -> int:
@@ -194,7 +201,26 @@ class Duplicates:
             limits: How much of a text is read.
             most_s: No more sources are opened after this many seconds.
         """
-        found = sample_where(self._run_dir, n, duplicates_of(self._stage), seed)
+        return self._with_texts(self._chosen(n, seed), limits, most_s)
+
+    def spread_sample(self, n: int, *, limits: ReadLimits = _LIMITS, most_s: float = 60.0) -> list[DuplicatePair]:
+        """As :meth:`sample`, but spread over the similarities: from the least similar pair to the most similar one.
+
+        Args:
+            n: How many.
+            limits: How much of a text is read.
+            most_s: No more sources are opened after this many seconds.
+        """
+        found = self._chosen(20 * n, 0)
+        if all(isinstance(row.score, float) for row in found):
+            found.sort(key=lambda row: (row.score, row.name))
+            found = [found[place] for place in np.unique(np.linspace(0, len(found) - 1, n).astype(int)) if found]
+        return self._with_texts(found[:n], limits, most_s)
+
+    def _chosen(self, n: int, seed: int) -> list[DroppedRow]:
+        return sample_where(self._ledger_rows, n, duplicates_of(self._stage), seed)
+
+    def _with_texts(self, found: list[DroppedRow], limits: ReadLimits, most_s: float) -> list[DuplicatePair]:
         removed = [_place(d.source, d.position, d.part) for d in found]
         kept = [_place_named(d.original) for d in found]
         texts = self._view.read_texts([*removed, *kept], limits, most_s)
@@ -243,9 +269,8 @@ class Duplicates:
         return rows_read(self._run_dir)
 
     def _ledger(self) -> Iterator[pa.RecordBatch]:
-        ledger = ledger_of(self._run_dir)
-        if ledger is not None:
-            yield from (b for b in ledger.to_batches(filter=duplicates_of(self._stage)) if b.num_rows)
+        if self._ledger_rows is not None:
+            yield from (b for b in self._ledger_rows.to_batches(filter=duplicates_of(self._stage)) if b.num_rows)
 
     def _names(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """The names of removed rows and of those kept in their place, some at a time."""
