@@ -67,17 +67,16 @@ def signatures(
     width, dtype = (minhash.num_hashes, minhash.dtype) if num_bands is None else (num_bands, np.dtype(np.uint64))
     _check_bands(minhash.num_hashes, num_bands)
     made = np.empty((len(texts), width), dtype)
-    slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
-    for _ in range(threads):
-        slots.put(_Slot(minhash, num_bands))
 
     def work(part: TextBuffers, target: NDArray[Any]) -> None:
-        slot = slots.get()
-        try:
-            with device:
-                slot.work(part, target)
-        finally:
-            slots.put(slot)
+        with device:
+            slots = _free_slots(device.id)
+            try:
+                slot = slots.get_nowait()
+            except queue.Empty:
+                slot = _Slot()
+            slot.work(minhash, num_bands, part, target)
+            slots.put(slot)  # not after an error: the GPU may still use its memory
 
     with ThreadPoolExecutor(threads) as pool:
         done, waiting = 0, []
@@ -189,20 +188,14 @@ class _Launch:
 
 
 class _Slot:
-    """Memory for one part of a column, on both sides, and a stream of work on it.
+    """Memory for one part of a column, on both sides, and a stream of work on it."""
 
-    Args:
-        minhash: The parameters.
-        num_bands: If given, what is made are the hashes of the bands.
-    """
-
-    def __init__(self, minhash: MinHash, num_bands: int | None) -> None:
-        self._minhash, self._num_bands = minhash, num_bands
+    def __init__(self) -> None:
         self._stream = _cupy().cuda.Stream(non_blocking=True)
-        self._pinned: dict[str, NDArray[Any]] = {}
+        self._pinned: dict[str, NDArray[np.uint8]] = {}
 
-    def work(self, part: TextBuffers, target: NDArray[Any]) -> None:
-        """Make the signatures of some texts; other threads use the GPU meanwhile."""
+    def work(self, minhash: MinHash, num_bands: int | None, part: TextBuffers, target: NDArray[Any]) -> None:
+        """Make the signatures of some texts, or the hashes of their bands; other threads use the GPU meanwhile."""
         cupy = _cupy()
         first, nbytes = int(part.offsets[0]), part.nbytes
         text = self._memory("text", max(nbytes, 1), np.uint8)
@@ -217,8 +210,8 @@ class _Slot:
             data, places, rows = (cupy.empty(len(each), each.dtype) for each in (text, offsets, order))
             for device, host in ((data, text), (places, offsets), (rows, order)):
                 device.set(host, stream=self._stream)
-            launch = _Launch.of(self._minhash, data[:nbytes], places, [rows[: len(short)], rows[len(short) :]])
-            made = launch.made if self._num_bands is None else band_hashes(launch.made, self._num_bands)
+            launch = _Launch.of(minhash, data[:nbytes], places, [rows[: len(short)], rows[len(short) :]])
+            made = launch.made if num_bands is None else band_hashes(launch.made, num_bands)
             results = self._memory("results", made.size, made.dtype)
             flags = self._memory("flags", len(part), np.uint8)
             made.reshape(-1).get(stream=self._stream, out=results, blocking=False)
@@ -226,19 +219,27 @@ class _Slot:
             self._stream.synchronize()
         target[...] = results.reshape(target.shape)
         for row in np.flatnonzero(flags).tolist():
-            by_processor = self._minhash.signatures(pa.array([part.text(row)], pa.large_binary()))
-            if self._num_bands is not None:
-                by_processor = cpu_band_hashes(by_processor, self._num_bands)
+            by_processor = minhash.signatures(pa.array([part.text(row)], pa.large_binary()))
+            if num_bands is not None:
+                by_processor = cpu_band_hashes(by_processor, num_bands)
             target[row] = by_processor[0]
 
     def _memory(self, name: str, length: int, dtype: Any) -> NDArray[Any]:
         """Memory that the GPU can read by itself."""
         import cupyx
 
-        held = self._pinned.get(name)
-        if held is None or len(held) < length:
-            held = self._pinned[name] = cupyx.empty_pinned(length + length // 4, dtype)
-        return held[:length]
+        held, size = self._pinned.get(name), length * np.dtype(dtype).itemsize
+        if held is None or len(held) < size:
+            # CuPy keeps such memory when it is freed, and gives it out again for the same size. To get it from the
+            # driver takes longer than the work.
+            held = self._pinned[name] = cupyx.empty_pinned(1 << max(size - 1, 4096).bit_length(), np.uint8)
+        return held[:size].view(dtype)
+
+
+@functools.cache
+def _free_slots(device: int) -> queue.SimpleQueue[_Slot]:
+    """Slots of a device that are not in use. They are kept: CuPy keeps the memory of each stream for that stream."""
+    return queue.SimpleQueue()
 
 
 def _parts(column: TextBuffers) -> Iterator[TextBuffers]:
