@@ -250,3 +250,13 @@ def test_exact_duplicates_do_not_depend_on_the_order_of_files(tmp_path: Path) ->
     deduplicated(paths[::-1], tmp_path / "two", ExactDeduplication(), workers=2, files_per_partition=2)
     assert kept_ids(tmp_path / "one") == kept_ids(tmp_path / "two")
     assert len(kept_ids(tmp_path / "one")) == 7
+
+
+def test_signatures_on_a_gpu_fall_back_to_cpus_with_a_note(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(14), 1)
+    pipeline = Pipeline("p", [JsonlReader(path), FuzzyDeduplication(gpus=0.5), JsonlWriter(str(tmp_path / "gpu"))])
+    note = "FuzzyDeduplication (hash): there is no GPU: it runs on CPUs"
+    assert (note in str(pipeline.plan())) != LocalExecutor().has_gpus()
+    pipeline.run(run_dir=tmp_path / "run", progress="off")
+    deduplicated(path, tmp_path / "cpu", FuzzyDeduplication())
+    assert kept_ids(tmp_path / "gpu") == kept_ids(tmp_path / "cpu")

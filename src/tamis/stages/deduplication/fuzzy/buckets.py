@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,7 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
     keep: Keep
     partitions: int
     pairs: bool = False
+    gpu_is_optional: ClassVar[bool] = True
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field, *self.keep.columns]
@@ -75,7 +76,7 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         yield spill(task, join(self._directory, "rows"))
         column = read_column(task.columns([self.text_field]), self.text_field, self.name)
         column = text_values(column, self.text_field, self.name)
-        signatures = self.minhash.signatures(column)
+        signatures = self._signatures(column)
         yield self._documents(join(self._directory, "documents", name), task, signatures)
         buckets = band_hashes(signatures, self.num_bands)
         present = np.arange(len(buckets))
@@ -90,6 +91,13 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         table = Rows(pa.table(columns))
         partition = (buckets % np.uint64(self.partitions)).astype(np.uint16)
         yield write_by(join(self._directory, "buckets", name), table, partition, compress=False)
+
+    def _signatures(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        if not self.resources.requires_gpu:
+            return self.minhash.signatures(column)
+        from tamis.kernels.gpu import minhash as gpu
+
+        return gpu.signatures(self.minhash, column)
 
     def _documents(self, final: str, task: TableTask, signatures: NDArray[Any]) -> Publish:
         columns = {"sketch": sketches(signatures)}
