@@ -53,6 +53,7 @@ else:
                 components.add(left[start : start + 2**20], right[start : start + 2**20])
             return sum(len(nodes) for nodes, _ in components.members())
 
+open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
 before, began, busy = memory("VmRSS"), time.perf_counter(), time.process_time()
 labels = run()
 seconds, busy = time.perf_counter() - began, time.process_time() - busy
