@@ -106,7 +106,7 @@ class LineDeduplication(CompositeStage[TableTask, TableTask]):
     """
 
     text_field: str = "text"
-    unit: Unit = "line"
+    unit: Literal["line", "paragraph"] = "line"
     max_occurrences: int = 1
     keep: Literal["first", "none"] = "first"
     min_length: int = 1
