@@ -15,6 +15,7 @@ from tamis.stages.batch_limit import BatchLimit
 from tamis.stages.emit import MAIN
 from tamis.stages.flow import BranchStage
 from tamis.stages.resources import Resources
+from tamis.stages.spill import LoadSpilled, Spill, Spilled
 from tamis.stages.task_types import task_types
 from tamis.tasks import EmptyTask, FileGroup, Task
 from tamis.tasks.base import digest
@@ -140,8 +141,13 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the stages and their parameters: equal for equal pipelines, in every process and every mode."""
-        return digest(*((v.name, describe(v.stage)) for v in self.vertices if not v.stage.internal))
+        """A digest of the stages and their parameters: equal for equal pipelines, in every process and every mode.
+
+        Barriers of batch mode are not part of it, nor is the first stage, which may list an input that grows.
+        """
+        own = [v for v in self.vertices[1:] if not isinstance(v.stage, Spill | Spilled | LoadSpilled)]
+        first = [] if self.vertices[0].stage.internal else self.vertices[:1]
+        return digest(*((v.name, describe(v.stage)) for v in (*first, *own)))
 
     def __str__(self) -> str:
         lines = [f"Plan of {self.name!r}: {_count(len(self.vertices), 'stage')} in {_count(len(self.groups), 'group')}"]
