@@ -15,7 +15,9 @@ from tamis.kernels import native
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.spans import Anchors, Units, find_anchors, hash_windows, remove_spans
 
-ROWS = st.lists(st.one_of(st.lists(st.integers(0, 1), max_size=40), st.lists(st.integers(0, 255), max_size=40)), max_size=5)
+ROWS = st.lists(
+    st.one_of(st.lists(st.integers(0, 1), max_size=40), st.lists(st.integers(0, 255), max_size=40)), max_size=5
+)
 WIDE = ROWS.map(lambda rows: [[value * 0x9E3779B97F4A7C15 % 2**64 for value in row] for row in rows])
 
 
@@ -63,7 +65,9 @@ def test_equal_windows_have_equal_anchors_and_hashes_and_no_others_do(rows: list
                 anchor_of[at] = (int(lot.keys[place]), (number, place))
     starts, counts = windows_of(units, window)
     hashes = hash_windows(units, window, starts, counts).tolist()
-    places = [at for start, count in zip(starts.tolist(), counts.tolist(), strict=True) for at in range(start, start + count)]
+    places = [
+        at for start, count in zip(starts.tolist(), counts.tolist(), strict=True) for at in range(start, start + count)
+    ]
     assert sorted(anchor_of) == places
     seen: dict[bytes, list[int]] = {}
     for at in places:
@@ -90,13 +94,17 @@ def test_groups_are_what_sorting_gives(entries: list[tuple[int, int]], shift: in
     groups = HashGroups.of((first, second))
     assert groups.order.tolist() == np.lexsort((second, first)).tolist()
     pairs = [(int(first[at]), int(second[at])) for at in groups.order]
-    changes = [(i == 0 or pairs[i][0] != pairs[i - 1][0], i == 0 or pairs[i] != pairs[i - 1]) for i in range(len(pairs))]
+    changes = [
+        (i == 0 or pairs[i][0] != pairs[i - 1][0], i == 0 or pairs[i] != pairs[i - 1]) for i in range(len(pairs))
+    ]
     assert list(zip(*groups.is_new.tolist(), strict=True)) == changes
 
 
 def test_groups_of_many_entries_with_equal_upper_bits() -> None:
     chance = np.random.default_rng(2)
-    hashes = chance.integers(0, 1000, 20_000).astype(np.uint64) << np.uint64(50) | chance.integers(0, 3, 20_000).astype(np.uint64)
+    hashes = chance.integers(0, 1000, 20_000).astype(np.uint64) << np.uint64(50) | chance.integers(0, 3, 20_000).astype(
+        np.uint64
+    )
     assert HashGroups.of((hashes,)).order.tolist() == np.argsort(hashes, kind="stable").tolist()
 
 

@@ -207,8 +207,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
             "width == 1 or width == 8",
             "1 <= window",
             "0 <= starts[:run_count].min(initial=0) and 0 <= counts[:run_count].min(initial=0)",
-            "run_count == 0 or"
-            " ((starts[:run_count] + counts[:run_count]).max() + window - 1) * width <= len(data)",
+            "run_count == 0 or ((starts[:run_count] + counts[:run_count]).max() + window - 1) * width <= len(data)",
         ),
         data=_bytes("0"),
         width=Number(),

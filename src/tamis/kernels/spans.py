@@ -147,9 +147,7 @@ def hash_windows(units: Units, window: int, starts: Ints, counts: Ints) -> Hashe
     return hashes
 
 
-def remove_spans(
-    data: NDArray[np.uint8], offsets: Ints, begins: Ints, ends: Ints
-) -> tuple[NDArray[np.uint8], Ints]:
+def remove_spans(data: NDArray[np.uint8], offsets: Ints, begins: Ints, ends: Ints) -> tuple[NDArray[np.uint8], Ints]:
     """Texts without some spans: their bytes and offsets.
 
     Args:
@@ -228,7 +226,9 @@ def _plain_hashes(units: Units, window: int, starts: Ints, counts: Ints) -> Hash
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         values = units.values[start : start + count - 1 + window].tolist()
         columns = [_rolled(values, window, base) for base in WINDOW_BASES]
-        hashes += [number for one, other in zip(*columns, strict=True) for number in (one * WINDOW_SPREAD & _WORD, other)]
+        hashes += [
+            number for one, other in zip(*columns, strict=True) for number in (one * WINDOW_SPREAD & _WORD, other)
+        ]
     return np.array(hashes, np.uint64).reshape(-1, 2)
 
 

@@ -42,7 +42,7 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
-    ("Deduplication", ("tamis.stages.deduplication.exact",)),
+    ("Deduplication", ("tamis.stages.deduplication.exact", "tamis.stages.deduplication.substrings")),
     ("Settings", ("tamis.stages.resources",)),
 )
 

@@ -99,9 +99,7 @@ def test_bytes_are_removed_as_defined(texts: Texts, length: int, keep: Any, size
 
 
 @settings(max_examples=10, deadline=None)
-@given(
-    corpora(["a ", "b ", "cc\n", " "]), st.integers(1, 5), st.sampled_from(["first", "none"]), st.integers(1, 12)
-)
+@given(corpora(["a ", "b ", "cc\n", " "]), st.integers(1, 5), st.sampled_from(["first", "none"]), st.integers(1, 12))
 def test_words_are_removed_as_defined(texts: Texts, length: int, keep: Any, size: int) -> None:
     stage = SubstringDeduplication(min_words=length, keep=keep)
     assert texts_left(stage, texts, size) == without_words(texts, length, keep)
@@ -230,5 +228,3 @@ def test_tasks_that_are_too_many_for_the_memory_budget_are_refused() -> None:
     with pytest.raises(DataError, match=r"520 files of hashes takes 65 KiB .* memory_budget, 64 KiB") as error:
         texts_left(SubstringDeduplication(min_bytes=10, memory_budget="64KiB"), texts, 1)
     assert "blocksize" in str(error.value)
-
-

@@ -118,7 +118,7 @@ def kernel(
         recent[begin & mask] = (state ^ (state >> uint64(32))) * _MIX
         hashed = begin + 1  # hashes are known up to here
         last = end - piece + 1
-        place = int(-1)
+        place = -1
         first = begin  # the window whose anchor is looked for next
         start = begin
         while first + window <= end:

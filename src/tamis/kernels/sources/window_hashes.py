@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from numpy import uint64
 
-from tamis.kernels.span_constants import WINDOW_BASES, WINDOW_SPREAD
 from tamis.kernels.sources.anchors import unit
 from tamis.kernels.sources.primitives import helper, multiply_high
+from tamis.kernels.span_constants import WINDOW_BASES, WINDOW_SPREAD
 
 __all__ = ["kernel"]
 
@@ -45,7 +45,7 @@ def kernel(data, width, window, starts, counts, run_count, hashes):
         leaving_one, leaving_other = product(leaving_one, _ONE), product(leaving_other, _OTHER)
     one, other = uint64(0), uint64(0)
     done = 0
-    at = int(-1)  # the window whose hash is known
+    at = -1  # the window whose hash is known
     for run in range(run_count):
         for place in range(starts[run], starts[run] + counts[run]):
             if place == at + 1 and at >= 0:

@@ -31,9 +31,8 @@ from tamis.stages.exchange.files import (
 )
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
-from tamis.stages.spill import SUFFIX, ScratchSource, spilled_files, spilled_tasks
+from tamis.stages.spill import ScratchSource, spilled_files, spilled_tasks
 from tamis.tasks import FileGroup, FileSlice
-from tamis.tasks.storage import format_order
 
 __all__ = [
     "ENTRY_BYTES",

@@ -203,4 +203,6 @@ class CompareWindows(ScratchStage[FileGroup, FileGroup]):
         places = groups.order[_removed(groups.is_new[-1], self.rule)]
         if len(places):
             runs = Runs(columns["start"][places].astype(np.int64), np.ones(len(places), np.int64))
-            yield write_runs(join(self._directory, "settled-windows", format_order(task.order) + SUFFIX), runs, files[places])
+            yield write_runs(
+                join(self._directory, "settled-windows", format_order(task.order) + SUFFIX), runs, files[places]
+            )
