@@ -2,10 +2,10 @@
 
     python benchmarks/substrings.py [--input CORPUS.parquet] [--peer-python PYTHON] [--megabytes 128]
 
-The peer sorts all suffixes with ``pydivsufsort`` where the given Python has it (``pip install pydivsufsort``), else with
-NumPy, and marks what occurred before. Both must leave the same bytes. Prints MB of text per second of processor time,
-the ratio, peak memory of each process, and by which power of the size the time grows. Without an input, documents are
-made: random sentences, of which some are repeated.
+The peer sorts all suffixes with ``pydivsufsort`` where the given Python has it (``pip install pydivsufsort``), else
+with NumPy, and marks what occurred before. Both must leave the same bytes. Prints MB of text per second of processor
+time, the ratio, peak memory of each process, and by which power of the size the time grows. Without an input, documents
+are made: random sentences, of which some are repeated.
 """
 
 from __future__ import annotations
@@ -146,8 +146,9 @@ def main() -> None:
     for name, found in times.items():
         if found:
             (small, first), (large, last) = found[0], found[-1]
+            power = math.log(last / first) / math.log(large / small)
             print(
-                f"{name}: time grows with the {math.log(last / first) / math.log(large / small):.2f}th power of the size"
+                f"{name}: {large / small:.0f} times the data take {last / first:.1f} times as long: power {power:.2f}"
             )
 
 

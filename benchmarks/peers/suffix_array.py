@@ -2,9 +2,9 @@
 
     python benchmarks/peers/suffix_array.py DOCUMENTS MIN_BYTES
 
-The documents are one file of UTF-8 texts with the byte 0xFF between them. Prints a line of JSON: processor seconds, peak
-memory, bytes left, and a digest of the documents that are left. Needs NumPy; the suffix array is that of the package
-``pydivsufsort`` if it is installed, else NumPy sorts the suffixes by doubling.
+The documents are one file of UTF-8 texts with the byte 0xFF between them. Prints a line of JSON: processor seconds,
+peak memory, bytes left, and a digest of the documents that are left. Needs NumPy; the suffix array is that of the
+package ``pydivsufsort`` if it is installed, else NumPy sorts the suffixes by doubling.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main(path: str, length: int) -> None:
         "left": sum(map(len, documents)),
         "digest": hashlib.sha256(bytes([BETWEEN]).join(documents)).hexdigest(),
     }
-    print(json.dumps(result))  # noqa: T201 - what the benchmark reads
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

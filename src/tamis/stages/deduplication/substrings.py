@@ -1,11 +1,11 @@
 """Substring deduplication: spans of text that occurred before are cut out, wherever in a document they are.
 
-**What is removed.** A window is a span of ``min_bytes`` bytes within one document. Windows are in the order of the input:
-by document, then by their first byte. With ``keep="first"``, a byte is removed if it lies in a window that is equal to
-an earlier one; with ``keep="none"``, if it lies in a window that is equal to any other one. A longer span that occurred
-before consists of such windows, so this is the same as to remove all spans of at least ``min_bytes`` bytes that occurred
-before. Two equal windows may overlap: of a row of 1,000 dashes, one dash stays. A character is removed if all of its
-bytes are.
+**What is removed.** A window is a span of ``min_bytes`` bytes within one document. Windows are in the order of the
+input: by document, then by their first byte. With ``keep="first"``, a byte is removed if it lies in a window that is
+equal to an earlier one; with ``keep="none"``, if it lies in a window that is equal to any other one. A longer span that
+occurred before consists of such windows, so all spans of at least ``min_bytes`` bytes that occurred before are removed,
+and nothing else. Two equal windows may overlap: of a row of 1,000 dashes, one dash stays. A character is removed if all
+of its bytes are.
 
 **How.** Lee et al. (2021, "Deduplicating Training Data Makes Language Models Better") sort all suffixes of the corpus.
 That takes eight bytes of memory and more for each byte of text, and cannot be cut into parts that fit. Comparing a hash
@@ -13,16 +13,17 @@ of each window gives the same answer, and hashes can be compared part by part, b
 So most windows are decided on together, in two rounds:
 
 1. Each window has an *anchor*, chosen by its content alone (see :mod:`tamis.kernels.sources.anchors`), so that equal
-   windows have anchors with equal hashes. Some ten to a hundred neighbouring windows share an anchor. If no other anchor
-   has the same hash, none of its windows is repeated. If another one has, and if all that the windows of both cover is
-   equal (by a 128-bit hash), each of them is repeated. All that is inside of a repeated span is decided so.
-2. What is left are windows whose anchor is repeated and whose surroundings are not, those at the ends of repeated spans.
-   They are compared one by one, by a 122-bit hash. Only the first anchor with the same surroundings takes part in this:
-   each window of the others is equal to one of its windows, which stands for it.
+   windows have anchors with equal hashes. Dozens of neighbouring windows share an anchor. If no other anchor has the
+   same hash, none of its windows is repeated. If another one has, and if all that the windows of both cover is equal
+   (by a 128-bit hash), each of them is repeated. This decides on all that is well inside of a repeated span.
+2. What is left are windows whose anchor is repeated but not all around it: those at the ends of repeated spans. They
+   are compared one by one, by a 122-bit hash. Of anchors with equal surroundings only the first takes part in this:
+   each window of the others is equal to one of its windows.
 
-There is no step in which the occurrences of a span are compared in pairs, so that a span that occurs a million times
-takes a million entries, not their square. Two different windows of n bytes have equal hashes with a probability of less
-than ``(n / 2**61)**2``: for windows of 200 bytes, any two of ten billion that are compared with one of 10^-12.
+Each round is an exchange: every task writes its hashes in their order, and each range of hashes is compared on its own.
+Occurrences are never compared in pairs: a span that occurs a million times takes a million entries, not their square.
+Two different windows of n bytes have equal hashes with a probability of at most ``(n / 2**61) ** 2``: among ten billion
+windows of 200 bytes, there is one such pair with a probability below 10^-12.
 """
 
 from __future__ import annotations
