@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.flow import Dropped, Route, Tee
 from tamis.stages.function_decorators import processing_stage
-from tamis.stages.io import JsonlWriter
+from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.stages.resources import Resources
 from tamis.tasks import DocumentBatch, EmptyTask, FileGroup
 
@@ -274,3 +275,14 @@ def test_a_stage_that_can_do_without_a_gpu_runs_on_cpus_where_there_is_none() ->
     assert without.groups[0].resources == Resources(cpus=2)
     assert "no GPU: it runs on CPUs" in str(without)
     assert "no GPU" not in str(with_gpu)
+
+
+def test_the_parameters_of_inner_stages_are_part_of_the_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+
+    def fingerprint(stage: Any, batch: bool = False) -> str:
+        return make_plan("p", [JsonlReader(str(tmp_path)), stage, JsonlWriter("out")], batch=batch).fingerprint
+
+    plain, other = ExactDeduplication(), ExactDeduplication(normalize_text=True)
+    assert fingerprint(plain) != fingerprint(other)
+    assert fingerprint(plain) == fingerprint(ExactDeduplication()) == fingerprint(plain, batch=True)
