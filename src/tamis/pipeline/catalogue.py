@@ -42,7 +42,14 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
-    ("Deduplication", ("tamis.stages.deduplication.exact", "tamis.stages.deduplication.removal")),
+    (
+        "Deduplication",
+        (
+            "tamis.stages.deduplication.exact",
+            "tamis.stages.deduplication.fuzzy",
+            "tamis.stages.deduplication.removal",
+        ),
+    ),
     ("Settings", ("tamis.stages.resources",)),
 )
 
