@@ -16,8 +16,8 @@ quickstart: $(VENV)/.core  ## Set everything up, curate the sample data set, wri
 test: $(VENV)/.dev lint  ## Set everything up, check the code, run the tests.
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder -m "not exhaustive"
 
-test-all: $(VENV)/.dev lint  ## The same with every combination of executor and pipeline.
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+test-all: $(VENV)/.dev lint  ## The same with every combination of executor and pipeline, and more examples.
+	@TAMIS_TESTS=thorough $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 chaos: $(VENV)/.dev  ## Kill runs 50 times on each executor, and compare what they end with.
 	@TAMIS_CHAOS_ROUNDS=50 $(BIN)/python -m pytest tests/integration/test_chaos.py --timeout 7200
@@ -58,5 +58,6 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing tamis with what its tests need ..."
+	@$(PIP) torch==2.13.0  # the release that the tests were written with
 	@$(PIP) -e '.[dev]'
 	@touch $(VENV)/.core $@

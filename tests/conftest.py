@@ -33,10 +33,12 @@ _ON_RAY = (
     "test_ray_metrics.py",
     "test_ray_no_shared_files.py",
     "test_ray_nodes.py",
+    "test_ray_resume.py",
     "test_ray_scripts.py",
     "test_seeds_on_ray.py",
     "test_slurm.py",
     "test_streaming_gpu.py",
+    "test_substrings_are_removed_the_same_on_ray",
     "test_twenty_rows_of_a_hundred_thousand_on_ray",
     "test_the_code_of_a_page_runs[docs/clusters.md]",
     "test_the_code_of_a_page_runs_on_a_cluster",
@@ -65,6 +67,7 @@ _SLOW = {
     "test_runs.py",
     "test_seeds.py",
     "test_start.py",
+    "test_substrings.py",
     "test_testing.py",
 }
 """Folders and modules whose tests run whole pipelines and programs."""

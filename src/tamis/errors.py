@@ -13,6 +13,7 @@ TamisError
 │   ├── AllSetAsideError    every row of a run was set aside, none was processed
 │   ├── FailureBudgetError  more rows were set aside than the run allows
 │   └── WorkerDiedError     workers died repeatedly, and no task was finished
+├── ModelError              a model is not there, cannot be fetched, or is damaged
 ├── ClusterError            a Ray cluster cannot be started, reached or used from here
 ├── RunInterrupted          the user stopped the run (also a KeyboardInterrupt)
 ├── MissingExtraError       an optional package is needed (also an ImportError)
@@ -34,6 +35,7 @@ __all__ = [
     "DataError",
     "FailureBudgetError",
     "MissingExtraError",
+    "ModelError",
     "NotInTamisError",
     "PlanError",
     "PublishError",
@@ -60,6 +62,9 @@ class TamisError(Exception):
     >>> print(TamisError("no such file: \x1b[2J.jsonl"))
     no such file: \x1b[2J.jsonl
     """
+
+    transient: bool = False
+    """Whether the same may succeed in a while: then the task is tried again."""
 
     def __str__(self) -> str:
         return printable(super().__str__(), MESSAGE_CHARACTERS)
@@ -89,7 +94,7 @@ class RecipeError(TamisError, ValueError):
 
 
 class DataError(TamisError, ValueError):
-    """An input cannot be read. Reading the same bytes again fails again, so the task is not retried.
+    """An input cannot be read. Reading the same bytes again fails again, so only a store that is busy is tried again.
 
     Args:
         problem: What is wrong, in words.
@@ -143,6 +148,10 @@ class WorkerDiedError(StageError):
 
 class PublishError(StorageError, OSError):
     """Finished work cannot be recorded, or a finished file cannot get its final name: says which file."""
+
+
+class ModelError(TamisError, RuntimeError):
+    """A model is not there, cannot be fetched, or is damaged."""
 
 
 class ClusterError(TamisError, RuntimeError):

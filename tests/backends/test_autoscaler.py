@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from clusters import MIB, Books, Run, SizedTask, Step, Trade, drawn, plan_of
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.balance import Demand, Node, check_fits
 from tamis.backends.outcome import Failure
@@ -228,7 +229,7 @@ happenings = st.lists(st.tuples(st.floats(0.0, 60.0), st.sampled_from(["lose", "
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(steps, min_size=1, max_size=5),
     st.integers(0, 60),

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.balance import Demand, Node, Slot, check_fits, lay_out
 from tamis.errors import ResourceError
@@ -431,7 +432,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Node], list[Demand], float | None]
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(situations(), st.data())
 def test_every_layout_is_valid_and_stable(
     situation: tuple[list[Node], list[Demand], float | None], data: st.DataObject
@@ -492,7 +493,7 @@ def every_layout(nodes: Sequence[Node], demands: Sequence[Demand]) -> Iterator[d
             yield {d.group: n for d, n in zip(demands, numbers, strict=True)}
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(tiny())
 def test_no_other_layout_is_faster(situation: tuple[list[Node], list[Demand], float]) -> None:
     nodes, demands, shared = situation
@@ -512,7 +513,7 @@ def test_no_other_layout_is_faster(situation: tuple[list[Node], list[Demand], fl
     assert rate(nodes, demands, shared, layout) >= best * (1 - 1e-6)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(tiny(), st.data())
 def test_old_layouts_come_close_to_the_best(
     situation: tuple[list[Node], list[Demand], float], data: st.DataObject
@@ -544,7 +545,7 @@ def test_the_search_ends_where_stages_are_nearly_equally_slow(apart: float) -> N
     assert [len(slots) for slots in lay_out(nodes, demands, 0.0, {}).values()] in ([3, 3], [4, 3])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(tiny())
 def test_more_nodes_are_never_slower(situation: tuple[list[Node], list[Demand], float]) -> None:
     nodes, demands, shared = situation

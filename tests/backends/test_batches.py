@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.stage_calls import calls_of
@@ -102,7 +103,7 @@ class Numbers(Task[list[int]]):
         return len(self.data)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=12), st.integers(1, 12))
 def test_every_row_is_in_one_call_in_the_order_of_the_input(sizes: list[int], most: int) -> None:
     class Stage(ProcessingStage[Any, Any]):

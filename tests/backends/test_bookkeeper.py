@@ -34,13 +34,16 @@ Stage = ProcessingStage[Any, Any]
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Four files of 10 rows."""
+    """Four files of 4 rows."""
     folder = tmp_path / "in"
     folder.mkdir()
     for file in range(4):
-        lines = [json.dumps({"n": 10 * file + row}) for row in range(10)]
+        lines = [json.dumps({"n": 10 * file + row}) for row in range(4)]
         (folder / f"{file}.jsonl").write_text("\n".join(lines))
     return folder
+
+
+ALL_ROWS = [10 * file + row for file in range(4) for row in range(4)]
 
 
 @processing_stage(name="before")
@@ -72,7 +75,7 @@ def run(source: Path, tmp_path: Path, stage: Stage, executor: LocalExecutor) -> 
 @pytest.mark.parametrize("fuse", [True, False])
 def test_a_crash_is_counted_at_the_running_stage_with_its_row(source: Path, tmp_path: Path, fuse: bool) -> None:
     result = run(source, tmp_path, Dies(23), LocalExecutor(2, "processes", fuse=fuse))
-    assert result.summary.output_rows == 39
+    assert result.summary.output_rows == 15
     (failed,) = quarantined_rows(str(tmp_path / "run" / "quarantine"))
     assert (failed.stage, failed.errors, failed.rows["n"].to_pylist()) == ("dies", ["WorkerDied"], [23])
     assert "signal 9" in failed.messages[0]
@@ -84,8 +87,8 @@ def test_a_crash_is_counted_at_the_running_stage_with_its_row(source: Path, tmp_
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("fuse", [True, False])
 def test_a_task_of_which_every_row_crashes_is_set_aside_as_a_whole(source: Path, tmp_path: Path, fuse: bool) -> None:
-    result = run(source, tmp_path, Dies(*range(20, 30)), LocalExecutor(2, "processes", fuse=fuse))
-    assert result.summary.output_rows == 30
+    result = run(source, tmp_path, Dies(*range(20, 24)), LocalExecutor(2, "processes", fuse=fuse))
+    assert result.summary.output_rows == 12
     (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
     assert (aside.stage, aside.error, aside.attempts) == ("dies", "WorkerDied", 4)
     assert "signal 9" in aside.message
@@ -94,8 +97,8 @@ def test_a_task_of_which_every_row_crashes_is_set_aside_as_a_whole(source: Path,
         assert aside.files == [str(source / "2.jsonl")]
         assert isinstance(aside.read(), FileGroup)
     else:
-        assert (aside.first_stage, aside.rows) == ("dies", 10)
-        assert aside.read().data["n"].to_pylist() == list(range(20, 30))
+        assert (aside.first_stage, aside.rows) == ("dies", 4)
+        assert aside.read().data["n"].to_pylist() == list(range(20, 24))
     assert (result.summary.tasks_set_aside, result.summary.tasks_uncounted) == (1, int(fuse))
 
 
@@ -140,7 +143,7 @@ def test_rows_that_raise_are_set_aside_and_can_be_run_again(source: Path, tmp_pa
         return directory
 
     directory = execute("first", [JsonlReader(str(source), files_per_partition=1), before, Strict(23), writer])
-    assert rows_in(tmp_path / "out") == [n for n in range(40) if n != 23]
+    assert rows_in(tmp_path / "out") == [n for n in ALL_ROWS if n != 23]
     (failed,) = quarantined_rows(directory.quarantine)
     assert (failed.stage, failed.place, failed.errors) == ("strict", "000002", ["LookupError"])
     assert failed.messages == ["23 is refused"]

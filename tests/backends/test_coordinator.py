@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 from clusters import MIB, Nothing, Numbers, SizedTask
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from journals import MemoryJournal
+from property_tests import examples
 
 from tamis.backends.contracts import Limits
 from tamis.backends.coordinator import Coordinator
@@ -224,7 +225,7 @@ shapes = st.tuples(st.integers(2, 9), st.integers(0, 40), st.integers(1, 12))
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@examples(800)
 @given(seeds, shapes, st.sampled_from([0.0, 0.05, 0.3]), st.sampled_from([0.0, 0.1]), st.sampled_from([1, 6]))
 def test_no_task_is_lost_or_done_twice(
     seed: int, shape: tuple[int, int, int], death: float, failure: float, most_in_flight: int
@@ -241,7 +242,7 @@ def test_no_task_is_lost_or_done_twice(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seeds, shapes, st.lists(st.integers(0, 60), min_size=1, max_size=3), st.sampled_from([0.0, 0.1]))
 def test_a_run_that_is_killed_again_and_again_does_each_batch_once(
     seed: int, shape: tuple[int, int, int], kills: list[int], death: float
@@ -263,7 +264,7 @@ def test_a_run_that_is_killed_again_and_again_does_each_batch_once(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(seeds, shapes, st.integers(1, 30))
 def test_memory_stays_within_the_budget(seed: int, shape: tuple[int, int, int], budget_mib: int) -> None:
     world = World(random.Random(seed), *shape, budget=budget_mib * MIB)
@@ -274,7 +275,7 @@ def test_memory_stays_within_the_budget(seed: int, shape: tuple[int, int, int], 
     assert accountant.peak <= (budget_mib + 1 + first_time) * MIB
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seeds, st.integers(2, 6), st.integers(1, 60), st.integers(1, 12), st.integers(1, 30))
 def test_memory_of_a_chain_never_exceeds_the_budget(
     seed: int, groups: int, tasks: int, workers: int, budget_mib: int
@@ -292,7 +293,7 @@ def test_memory_of_a_chain_never_exceeds_the_budget(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seeds, shapes, st.integers(2, 7))
 def test_batches_do_not_depend_on_which_task_finishes_first(seed: int, shape: tuple[int, int, int], batch: int) -> None:
     def batches(service_seed: int, death: float) -> list[tuple[str, ...]]:
@@ -305,7 +306,7 @@ def test_batches_do_not_depend_on_which_task_finishes_first(seed: int, shape: tu
     assert batches(1, 0.0) == batches(2, 0.1)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(seeds, shapes, st.integers(0, 60))
 def test_a_stop_finishes_running_tasks_and_repeats_none(seed: int, shape: tuple[int, int, int], after: int) -> None:
     world = World(random.Random(seed), *shape, budget=8 * MIB, stop_after=after)
@@ -317,7 +318,7 @@ def test_a_stop_finishes_running_tasks_and_repeats_none(seed: int, shape: tuple[
         assert books.done == must_be_done
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(seeds, shapes)
 def test_a_task_that_always_fails_ends_the_run_with_its_stage(seed: int, shape: tuple[int, int, int]) -> None:
     groups, tasks, workers = shape

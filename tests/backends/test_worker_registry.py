@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.payload import Envelope
 from tamis.backends.substrates.base import Event
@@ -73,7 +74,7 @@ def able(registry: WorkerRegistry, group: int, depth: int, home: str) -> list[Wo
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32), st.integers(1, 120), st.sampled_from([0.0, 0.3]))
 def test_the_least_busy_worker_is_found_whatever_happened_before(seed: int, events: int, losses: float) -> None:
     rng = random.Random(seed)

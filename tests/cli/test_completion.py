@@ -52,8 +52,14 @@ def test_every_option_of_every_command_is_known() -> None:
     subparsers = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
     assert [command.name for command in COMMANDS] == list(subparsers.choices)
     for command in COMMANDS:
-        actions = subparsers.choices[command.name]._actions
-        assert set(command.options) == {option for action in actions for option in action.option_strings}
+        assert set(command.options) == options_of(subparsers.choices[command.name])
+
+
+def options_of(command: argparse.ArgumentParser) -> set[str]:
+    """The options of a command, and of the commands that may follow it."""
+    found = {option for action in command._actions for option in action.option_strings}
+    inner = [action.choices.values() for action in command._actions if isinstance(action, argparse._SubParsersAction)]
+    return found.union(*(options_of(one) for some in inner for one in some))
 
 
 @pytest.mark.parametrize(("shell", "script"), [("zsh", zsh_script), ("fish", fish_script), ("bash", bash_script)])

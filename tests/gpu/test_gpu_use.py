@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tamis.core import host
@@ -34,7 +36,10 @@ def test_a_worker_reads_its_gpus_at_most_once_a_second() -> None:
 def test_the_monitor_reads_them_in_a_thread() -> None:
     monitor = GpuMonitor()
     try:
+        deadline = time.monotonic() + 60
         while not monitor.latest:
-            pass
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert [use.index for use in monitor.latest] == [use.index for use in GpuReader().read()]
     finally:
         monitor.close()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent the POSIX way here")
@@ -104,6 +105,9 @@ def test_workers_in_a_long_task_end_when_the_driver_is_killed(
     if way_to_notice == "the pipe":  # as where the kernel does not help
         monkeypatch.setenv("PYTHONPATH", f"{without_prctl(tmp_path)}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     process = start(tmp_path, FOREVER, "processes")
+    workers = psutil.Process(process.pid).children()
+    assert workers
+    assert all(os.getpgid(worker.pid) == process.pid for worker in workers)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     wait_for(lambda: not is_alive(process.pid), "a worker process outlives its driver")

@@ -53,7 +53,18 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 ENOUGH = {
-    "local-processes": ("branch", "composite", "exchanges", "filter", "fuzzy", "map", "no-writer", "none", "shuffle"),
+    "local-processes": (
+        "branch",
+        "composite",
+        "exchanges",
+        "filter",
+        "fuzzy",
+        "lines",
+        "map",
+        "no-writer",
+        "none",
+        "shuffle",
+    ),
     "local-batch": ("batches", "branch", "shuffle"),
     "streaming": (
         "after-a-writer",
@@ -63,11 +74,12 @@ ENOUGH = {
         "failing-rows",
         "fan-out",
         "fuzzy",
+        "lines",
         "nothing-left",
         "shuffle",
     ),
-    "streaming-unfused": ("batches", "branch"),
-    "ray-actor-pool": ("branch", "fuzzy", "shuffle"),
+    "streaming-unfused": ("branch",),
+    "ray-actor-pool": ("branch", "fuzzy"),
     "ray-data": ("branch", "fuzzy"),
     "xenna": ("branch", "failing-rows"),
 }

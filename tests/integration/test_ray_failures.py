@@ -42,6 +42,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("input"), files=12)
 
 
+@pytest.fixture(scope="module")
+def short_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files with few rows, for tests that find one of them by trying halves: each try may take a worker."""
+    return write_input(tmp_path_factory.mktemp("short"), files=12, rows=4)
+
+
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
     folder = tmp_path / "notes"
@@ -97,14 +103,14 @@ def test_a_worker_that_dies_of_its_task_once_is_replaced(source: Path, tmp_path:
 
 
 def test_a_row_that_kills_every_worker_is_set_aside_and_the_rest_is_done(
-    source: Path, tmp_path: Path, notes: Path
+    short_files: Path, tmp_path: Path, notes: Path
 ) -> None:
     executor = StreamingExecutor()  # reads, kills and writes in one worker
-    found = run_on(executor, pipeline(Faulty("die", notes, always=True)), source, tmp_path / "ray")
+    found = run_on(executor, pipeline(Faulty("die", notes, always=True)), short_files, tmp_path / "ray")
     (failed,) = quarantined_rows(str(tmp_path / "ray" / "run" / "quarantine"))
     assert (failed.stage, failed.errors, failed.rows["n"].to_pylist()) == ("faulty", ["WorkerDied"], [VICTIM])
     assert "killed" in failed.messages[0]
-    expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(Faulty()), source, tmp_path / "local")
+    expected = run_on(LocalExecutor(workers=0, fuse=False), pipeline(Faulty()), short_files, tmp_path / "local")
     assert len(expected.files) == 12
     assert found.files == expected.files  # a later stage drops this row
     counts = next(s for s in found.stats if s["name"] == "faulty")
@@ -153,8 +159,8 @@ def test_a_stage_that_hangs_once_is_ended_and_tried_again(source: Path, tmp_path
     as_if_nothing_had_happened(found, source, tmp_path, Faulty())
 
 
-def test_a_row_that_always_hangs_is_set_aside(source: Path, tmp_path: Path, notes: Path) -> None:
-    found = on_ray(source, tmp_path, Faulty("hang", notes, always=True).with_(timeout_s=1.0))
+def test_a_row_that_always_hangs_is_set_aside(short_files: Path, tmp_path: Path, notes: Path) -> None:
+    found = on_ray(short_files, tmp_path, Faulty("hang", notes, always=True).with_(timeout_s=1.0))
     (failed,) = quarantined_rows(str(tmp_path / "ray" / "run" / "quarantine"))
     assert failed.rows["n"].to_pylist() == [VICTIM]
     assert "timeout_s" in failed.messages[0]

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("ray")
 
 import ray
+from killed_runs import KilledRun
 from parity_pipelines import KeepEven, SetAsideSevens, Upper, collect, write_input
 from ray.cluster_utils import Cluster
 from ray_faults import WITHOUT_HELPERS
@@ -133,6 +134,10 @@ def test_a_run_gives_the_same_as_on_one_machine(machines: None, private: Path, s
     ours, theirs = ran(LocalExecutor(workers=0)), ran(executor())
     assert theirs == ours
     assert all(ours)
+
+
+def test_a_killed_run_is_continued(machines: None, private: Path, tmp_path: Path) -> None:
+    KilledRun(tmp_path, private, ray.get_runtime_context().gcs_address, shuffle=True).check("streaming")
 
 
 def test_a_writer_to_a_folder_that_is_not_shared_is_refused(machines: None, private: Path, source: Path) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.kernels.needles import Needles, any_case, digits, exactly, rows_with
 from tamis.stages.text import modifiers
@@ -99,7 +100,7 @@ NEEDLES = {
 
 
 @pytest.mark.parametrize("name", NEEDLES)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(texts=st.lists(st.text(ALPHABET, max_size=150), max_size=8), cut=st.integers(0, 3))
 def test_texts_with_a_needle_are_found(name: str, texts: list[str], cut: int) -> None:
     needles, contains = NEEDLES[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.kernels import native
 from tamis.kernels.lines import line_starts
@@ -21,7 +22,7 @@ def plain(data: bytes) -> list[int]:
     return starts
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.lists(PIECES, max_size=40).map(b"".join))
 def test_blank_lines_are_left_out(data: bytes) -> None:
     assert line_starts(data).tolist() == plain(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.kernels import minhash, minhash_definition, native
+from tamis.kernels.gpu import minhash as gpu
 from tamis.kernels.minhash import MinHash, band_hashes, similarity
 from tamis.kernels.normalizing import is_punctuation, normalized
 
@@ -116,6 +118,13 @@ def test_without_kernels_the_definition_serves(scheme: str) -> None:
         patch.setenv("TAMIS_KERNELS", "wait")
         assert np.array_equal(band_hashes(signatures, 8), bands)
         assert np.array_equal(settings.signatures(column), signatures)
+
+
+def test_a_gpu_without_cupy_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert not gpu.is_available()
+    with pytest.raises(ImportError, match=r'pip install "tamis\[gpu\]"'):
+        gpu.signatures(MinHash(), pa.array(["a"]))
 
 
 def test_known_values_stay_the_same_forever() -> None:

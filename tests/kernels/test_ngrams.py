@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.stages.text.filters import RepeatingDuplicateNGramsFilter, RepeatingTopNGramsFilter
 from tamis.stages.text.filters.measured import Criterion, MeasuredFilter, measure
@@ -23,7 +24,7 @@ def assert_as_defined(texts: list[str], filters: list[MeasuredFilter]) -> None:
         assert measured.scores_of(number).tolist() == [each.score_document(text) for text in texts], each
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(texts=TEXTS, wanted=st.lists(st.tuples(FILTERS, SIZES), min_size=1, max_size=5))
 def test_ngrams_of_any_length_in_any_order(texts: list[str], wanted: list[tuple[type[MeasuredFilter], int]]) -> None:
     assert_as_defined(texts, [make(n=n) for make, n in wanted])  # type: ignore[call-arg]  # both have an n

@@ -57,6 +57,13 @@ def test_rows_and_bytes_of_the_output_are_predicted(tmp_path: Path, source: Path
     assert low <= found.seconds <= high
 
 
+def test_an_empty_input_is_refused(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"{number}.jsonl").touch()
+    with pytest.raises(PlanError, match="the input is empty"):
+        estimate(tmp_path, [JsonlWriter(str(tmp_path / "out"))])
+
+
 def test_duplicates_of_the_whole_are_more_than_those_of_the_sample(tmp_path: Path, source: Path) -> None:
     found = estimate(source, [ExactDeduplication(), JsonlWriter(str(tmp_path / "out"))])
     assert found.output_rows == pytest.approx(ROWS * 0.75, rel=0.15)

@@ -73,9 +73,9 @@ def test_output_in_the_run_directory_counts_as_output(data: Path) -> None:
     assert result.summary.output_rows == 1
 
 
-@pytest.mark.parametrize("run_dir", ["data/part-000000.jsonl", "data/part-000000.jsonl/x", "s3://bucket/run"])
+@pytest.mark.parametrize("run_dir", ["data/part-000000.jsonl", "data/part-000000.jsonl/x", "https://host/run"])
 def test_a_run_directory_that_cannot_be_is_refused_in_words(data: Path, run_dir: str) -> None:
-    with pytest.raises(PlanError, match="the run directory"):
+    with pytest.raises(PlanError, match="run directory"):
         Pipeline("p", stages=[JsonlReader("data/part-000000.jsonl"), JsonlWriter("out")]).run(
             run_dir=run_dir, progress="off"
         )

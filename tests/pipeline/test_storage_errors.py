@@ -1,7 +1,8 @@
-"""Disks that are full or read-only: the run says so in a sentence and keeps what record it can."""
+"""Disks that are full or read-only, files of others: the run says so in a sentence and keeps what record it can."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,36 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("in.jsonl").write_text('{"text": "%s"}\n' % ("x" * 1000) * 1000)
     Path("disk").mkdir()
     return tmp_path / "disk"
+
+
+def without_rights(output: str, run_dir: str) -> str:
+    """Run without the rights of root, as a user who owns the files; what was printed."""
+    command = ["unshare", "--user"] if os.geteuid() == 0 else []
+    if command and subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("root has all rights, and cannot give them up here")
+    done = subprocess.run(
+        [*command, sys.executable, "-c", SCRIPT, output, run_dir, "0"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+def test_directories_and_files_without_permission(disk: Path) -> None:
+    disk.chmod(0o555)
+    said = without_rights("disk/out", "run")
+    assert "disk/out: this directory cannot be made: writing there is not permitted" in said
+    said = without_rights("out", "disk/run")
+    assert "disk/run: the run directory cannot be made: writing there is not permitted" in said
+    Path("closed").mkdir(0o555)
+    said = without_rights("closed", "run")
+    assert said.startswith("StorageError ")
+    assert "closed" in said
+    assert "not permitted" in said
+    Path("in.jsonl").chmod(0)
+    said = without_rights("out", "run")
+    assert "in.jsonl: reading it is not permitted" in said
 
 
 def run_on(disk: Path, options: str, output: str, run_dir: str, workers: int = 0) -> str:

@@ -258,3 +258,19 @@ def test_describe_names_each_stage_with_what_it_needs() -> None:
     text = Pipeline("p", "A test.", [Make(), Needs().with_(resources=Resources(gpu_memory_gb=10))]).describe()
     assert "Description: A test." in text
     assert "2. Needs: Needs(column='text', adds='') (1 cpu, 10 GB of gpu memory)" in text
+
+
+def test_a_stage_that_can_do_without_a_gpu_runs_on_cpus_where_there_is_none() -> None:
+    class Model(ProcessingStage[DocumentBatch, DocumentBatch]):
+        gpu_is_optional = True
+        resources = Resources(cpus=2, gpus=0.5)
+
+        def process(self, task: DocumentBatch) -> DocumentBatch:
+            return task
+
+    with_gpu = make_plan("p", [Model()], initial=DocumentBatch, has_gpus=lambda: True)
+    without = make_plan("p", [Model()], initial=DocumentBatch, has_gpus=lambda: False)
+    assert with_gpu.groups[0].resources == Resources(cpus=2, gpus=0.5)
+    assert without.groups[0].resources == Resources(cpus=2)
+    assert "no GPU: it runs on CPUs" in str(without)
+    assert "no GPU" not in str(with_gpu)

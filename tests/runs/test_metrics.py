@@ -18,15 +18,14 @@ from tamis.runs.metrics import (
     Sample,
     StageSample,
     WorkerSample,
-    WorkSample,
     labels_table,
     metrics_table,
 )
 from tamis.runs.monitoring_files import monitoring_files
-from tamis.runs.stats import GpuUse
+from tamis.runs.stats import GpuUse, WorkCounts
 
 ROOT = Path(__file__).parents[2]
-WORK = WorkSample("a + b", 1, 2, 3, 4, 5, 6.0, 7.0)
+WORK = {"a + b": WorkCounts(1, 2, 3, 4, 5, 6.0, 7.0)}
 FULL = Sample(
     at_s=1.0,
     time="2026-01-01T00:00:00.000+00:00",
@@ -38,7 +37,7 @@ FULL = Sample(
     workers=4,
     memory_bytes=5,
     stages=(StageSample("read", rows_out=9, busy_ratio=0.25), StageSample("words")),
-    each_worker=(WorkerSample(7, "node-a", 2.0, 0.5, 1024, (WORK,)),),
+    each_worker=(WorkerSample(7, "node-a", 2.0, 0.5, 1024, WORK),),
     gpus=(GpuUse(1, 0.75, 2**30, "node-a"),),
 )
 

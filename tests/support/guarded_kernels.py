@@ -19,9 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
+from tamis.kernels.bloom import BloomFilter
 from tamis.kernels.buffers import PADDING
+from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.lines import line_starts
+from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
 from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
 from tamis.stages.io import json_text
@@ -227,6 +230,45 @@ def run_bands(column: pa.Array) -> Any:
     return [minhash.band_hashes(values.astype(kind), 2).tolist() for kind in (np.uint32, np.uint64)]
 
 
+def units_of(column: pa.Array) -> Iterator[Units]:
+    texts = Utf8.from_arrow(column)
+    yield Units(texts.data, texts.offsets)
+    yield Units(texts.data.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), texts.offsets)
+
+
+def run_anchors(column: pa.Array) -> Any:
+    found = [
+        anchors
+        for units in units_of(column)
+        for window, room in ((1, 1000), (5, 40), (64, 1000), (300, 1000))
+        for anchors in find_anchors(units, window, room)
+    ]
+    return [[part.tolist() for part in (a.keys, a.spans, a.starts, a.counts)] for a in found]
+
+
+def run_window_hashes(column: pa.Array) -> Any:
+    results = []
+    for units in units_of(column):
+        for window in (1, 7, 70):
+            has_windows = np.diff(units.offsets) >= window
+            starts, counts = units.offsets[:-1][has_windows], np.diff(units.offsets)[has_windows] - window + 1
+            results.append(hash_windows(units, window, starts, counts).tolist())
+    return results
+
+
+def run_hash_order(column: pa.Array) -> Any:
+    hashes = hash_text_64(pa.concat_arrays([column, column]))
+    groups = [HashGroups.of(keys) for keys in ((hashes,), (hashes >> np.uint64(62), hashes))]
+    return [(each.order.tolist(), each.is_new.tolist()) for each in groups]
+
+
+def run_span_removal(column: pa.Array) -> Any:
+    texts = Utf8.from_arrow(column)
+    begins, ends = texts.offsets[:-1], texts.offsets[1:]
+    spans = [(begins[:0], ends[:0]), (begins, ends), (begins, (begins + ends) // 2), ((begins + ends) // 2, ends)]
+    return [[part.tolist() for part in remove_spans(texts.data, texts.offsets, *each)] for each in spans]
+
+
 def json_lines_of(column: pa.Array) -> Iterator[bytes]:
     rows = [{"text": text, "n": i, "f": i / 7, "b": None, "é": True} for i, text in enumerate(column.to_pylist())]
     plain = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -272,12 +314,17 @@ def run_node_index(column: pa.Array) -> Any:
     return index.number(edges_of(column)[0].astype(np.uint64)).tolist(), index.number(rows).tolist(), len(index)
 
 
+def run_bloom(column: pa.Array) -> Any:
+    return BloomFilter(len(column) + 1, 0.1).add(hash_text_64(column)).tolist()
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
     "needles": run_needles,
     "suspects": run_suspects,
     "json_text": run_json_text,
+    "bloom": run_bloom,
     "components": run_components(np.int64),
     "components_32": run_components(np.int32),
     "node_index": run_node_index,
@@ -286,6 +333,10 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "minhash": run_minhash,
     "jaccard": run_jaccard,
     "bands": run_bands,
+    "anchors": run_anchors,
+    "window_hashes": run_window_hashes,
+    "hash_order": run_hash_order,
+    "span_removal": run_span_removal,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),

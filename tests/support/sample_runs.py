@@ -14,6 +14,7 @@ from typing import Any
 from tamis.backends.local import LocalExecutor
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
+from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.flow import Dropped, Route
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.stages.text.filters import NonAlphaNumericFilter, ScoreFilter, UrlsFilter, WordCountFilter
@@ -66,6 +67,22 @@ def branched_run(folder: Path, run_dir: Path, evil: bool = False, **changes: Any
     name = f"branches {EVIL}" if evil else "branches"
     pipeline = Pipeline(name, description="Filters, and a branch for each language.", stages=stages)
     return pipeline.run(LocalExecutor(workers=0), run_dir=run_dir, progress="off")
+
+
+def duplicates_run(run_dir: Path, folder: Path) -> RunResult:
+    """A run that removes duplicates, whose texts, differences and file names are hostile."""
+    chance = random.Random(8)
+    texts = [" ".join(f"word{chance.randrange(10**5)}" for _ in range(120)) for _ in range(12)]
+    for name, suffixes in ((f"web {EVIL.replace('/', '-')}", ("", f" {EVIL} {ANSI}")), ("books", (" and so on",))):
+        (folder / "data" / name).mkdir(parents=True)
+        lines = [json.dumps({"text": text + suffix}) for text in texts for suffix in suffixes]
+        (folder / "data" / name / "a.jsonl").write_text("\n".join(lines) + "\n")
+    stages = [
+        JsonlReader(str(folder / "data"), files_per_partition=1),
+        FuzzyDeduplication(partitions=2, name=f"similar {EVIL}"),
+        JsonlWriter(str(folder / "out")),
+    ]
+    return Pipeline("duplicates", stages=stages).run(LocalExecutor(workers=0), run_dir=run_dir, progress="off")
 
 
 def write_metrics(run_dir: Path, names: list[str], seconds: int = 60, ended: bool = True, slow: int = 1) -> None:

@@ -80,6 +80,10 @@ class Executor(Protocol):
     execution_mode: str
     fuse: bool
 
+    def has_gpus(self) -> bool:
+        """Whether there is a GPU that stages can use."""
+        ...
+
     def check(self, plan: Plan) -> None:
         """Refuse a plan that cannot run here, before anything is touched."""
         ...

@@ -101,7 +101,7 @@ def done_task(
     return TaskDone(
         entry=group.entry,
         stages=group.vertices,
-        ended_ns=time.time_ns(),
+        ended_ns=time.monotonic_ns(),
         seconds=outcome.seconds,
         queue_s=waited_s,
         task_ids=[e.task_id for e in batch],

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import inspect
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,31 +14,23 @@ from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.isolated_calls import AllItemsFailedError, IsolatedCalls
 from tamis.backends.isolation import FailedItem, Isolation
 from tamis.backends.outcome import Failure, Outcome, failure_of
-from tamis.backends.payload import Envelope, enclose, encode_payload
+from tamis.backends.outgoing import Outgoing, dropped_rows
 from tamis.backends.row_account import RowAccount
 from tamis.backends.running_stage import Marker
 from tamis.backends.stage_calls import calls_of, results_of
+from tamis.backends.stage_copies import StageCopies
 from tamis.backends.task_records import TaskRecords
 from tamis.errors import PlanError
-from tamis.plan import END
-from tamis.runs.directory import StoredOutput
 from tamis.runs.publication import remove_unpublished, sync
 from tamis.runs.stats import StageStats
 from tamis.stages.base import Emission, ProcessingStage, WorkerMetadata
 from tamis.stages.emit import DROPPED, MAIN, BadRows, Drop, Emit, Publish
 from tamis.stages.io.bytes_read import bytes_read, forget_bytes
-from tamis.stages.io.paths import join
-from tamis.stages.spill import spill
 from tamis.tasks import FileGroup, TableTask, Task
 from tamis.tasks.base import StagePerf, digest
 from tamis.tasks.storage import format_order
 
 __all__ = ["GroupRunner"]
-
-CARRIED_BYTES = 64 * 2**20
-"""Memory that the outputs of one assignment may take before further ones are spilled to disk."""
-
-_LOG = logging.getLogger("tamis")
 
 
 class GroupRunner:
@@ -65,10 +54,8 @@ class GroupRunner:
     ) -> None:
         self._spec, self._worker, self._marker, self._loop = spec, worker, marker, loop or WorkerLoop()
         self._places, self._records = places, TaskRecords(places)
-        self._payloads = places.payloads or (join(places.scratch, "payloads") if places.scratch else "")
-        self._carried = 0
-        self._stages = {i: _own_copy(s) for i, s in spec.stages.items()}
-        self._ready = False
+        self._outgoing = Outgoing(places)
+        self._stages = StageCopies(spec, worker, self._enter)
         self._outcome = Outcome()
         self._rank = {vertex: rank for rank, vertex in enumerate(sorted(self._stages))}
         self._read = (0, 0)  # bytes of input that were read for the batches before the latest one, and including it
@@ -116,11 +103,12 @@ class GroupRunner:
         made: AwaitedResults | None = None,
         failed: Sequence[FailedItem] = (),
     ) -> Outcome:
-        self._outcome, self._records, self._carried = Outcome(), TaskRecords(self._places), 0
+        self._outcome, self._records = Outcome(), TaskRecords(self._places)
+        self._outgoing.begin()
         forget_bytes()
         try:
-            if not self._ready:
-                self._set_up()
+            if not self._stages.are_ready:
+                self._stages.set_up()
                 began = time.perf_counter()  # setup runs once per worker and says nothing about the next task
             self._at = self._spec.entry
             self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made, failed)
@@ -166,12 +154,15 @@ class GroupRunner:
             done = (including - before) * self._rank.get(vertex, 0) // len(self._rank)
             self._marker.note(vertex, before + done)
 
+    def _enter(self, vertex: int) -> None:
+        self._at = vertex
+
     def set_up(self) -> Failure | None:
         """Set the stages up before the first task; returns what went wrong."""
         if self._calls is not None:
             return self._loop.run(self.set_up_async())
         try:
-            self._set_up()
+            self._stages.set_up()
         except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
             return self._failure(error)
         return None
@@ -181,51 +172,23 @@ class GroupRunner:
         assert self._calls is not None
         return await self._calls.set_up(self._set_up_async)
 
+    async def _set_up_async(self) -> Failure | None:
+        try:
+            await self._stages.set_up_async()
+        except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
+            return self._failure(error)
+        return None
+
     def close(self) -> None:
         """Tear the stages down."""
         if self._calls is not None:
             self._loop.run(self.close_async())
-        elif self._ready:
-            self._ready = False
-            for index in self._stages:
-                self._tear_down(index)
+        else:
+            self._stages.tear_down()
 
     async def close_async(self) -> None:
         """Tear the stages down on the event loop where they were set up."""
-        if self._ready:
-            self._ready = False
-            for index in self._stages:
-                ended = self._tear_down(index)
-                if inspect.isawaitable(ended):
-                    await ended
-
-    def _tear_down(self, index: int) -> Any:
-        try:
-            return self._stages[index].teardown()
-        except Exception:  # noqa: BLE001 - the work is done; the other stages are torn down all the same
-            _LOG.exception("stage %r raised in teardown()", self._spec.names[index])
-
-    def _set_up(self) -> None:
-        if self._ready:
-            return
-        for index, stage in self._stages.items():
-            self._at = index
-            stage.setup(self._worker)
-        self._ready = True
-
-    async def _set_up_async(self) -> Failure | None:
-        """Set the stages up on the event loop, where clients and locks of asyncio belong."""
-        try:
-            for index, stage in self._stages.items():
-                self._at = index
-                set_up: Any = stage.setup
-                done = set_up(self._worker)
-                if inspect.isawaitable(done):
-                    await done
-        except Exception as error:  # noqa: BLE001 - whatever a stage raises becomes data
-            return self._failure(error)
-        self._ready = True
-        return None
+        await self._stages.tear_down_async()
 
     def _feed(
         self,
@@ -404,7 +367,7 @@ class GroupRunner:
         if (
             member == members[-1] and DROPPED in self._spec.edges[vertex]
         ):  # of stages that run as one, the ways of the last
-            children.dropped.append(self._dropped_rows(member, drop))
+            children.dropped.append(dropped_rows(self._spec.names[member], drop))
 
     def _end(self, vertex: int, children: Children | None) -> None:
         """No more comes of a task: pass on what was held back."""
@@ -445,34 +408,9 @@ class GroupRunner:
         if target in self._stages:
             self._feed(target, [child], nbytes)
         else:
-            self._outcome.outputs.append(self._enclosed(target, child, nbytes))
-
-    def _enclosed(self, target: int, task: Task[Any], nbytes: int) -> Envelope:
-        """What leaves the group. Data at the end of the pipeline is written to disk here, not sent to the driver."""
-        if isinstance(task, TableTask):
-            _ = task.data  # rows that are only selected are copied together here, and the others are freed
-            nbytes = task.nbytes
-        envelope = enclose(task, target, nbytes)
-        if target == END and self._places.outputs and (task.has_rows or nbytes > 2**16):
-            published = spill(task, self._places.outputs, self._places.staging)
-            self._outcome.published.append(replace(published, needs_sync=not self._places.staging))
-            envelope.payload, envelope.nbytes = StoredOutput(published.final), 0
-        elif target != END and self._carried + envelope.nbytes > CARRIED_BYTES and self._payloads:
-            # Many children at once: outputs beyond CARRIED_BYTES are spilled.
-            envelope.payload, envelope.nbytes = encode_payload(task, self._payloads), 0
-        self._carried += envelope.nbytes
-        return envelope
-
-    def _dropped_rows(self, member: int, drop: Drop) -> TableTask:
-        """The rows as a batch for a side branch, with two columns that say why they are there."""
-        import pyarrow as pa
-
-        from tamis.arrays import text_array
-
-        told = {"dropped_by": self._spec.names[member], "dropped_because": drop.reason}
-        rows = drop.batch.select(drop.rows)
-        rows.dropped, rows.scored = [], []
-        return rows.with_columns({c: pa.repeat(text_array([value])[0], len(drop.rows)) for c, value in told.items()})
+            envelope, files = self._outgoing.enclose(target, child, nbytes)
+            self._outcome.outputs.append(envelope)
+            self._outcome.published += files
 
     def _stats(self, vertex: int) -> StageStats:
         stats = self._outcome.stats.get(vertex)
@@ -491,11 +429,3 @@ def _own_task(task: Task[Any]) -> Task[Any]:
     own = copy.copy(task)
     own._metadata = dict(task._metadata)
     return own
-
-
-def _own_copy(stage: ProcessingStage[Any, Any]) -> ProcessingStage[Any, Any]:
-    """A copy for one worker, which may keep state on it; what cannot be copied is shared."""
-    for make in (copy.deepcopy, copy.copy):
-        with contextlib.suppress(Exception):  # locks, connections and the like raise whatever they like
-            return make(stage)
-    return stage

@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import tamis
+from tamis.cli.dedup_arguments import add_dedup
 from tamis.cli.output import complain
+from tamis.cli.past_run import fetch_runs
+from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, share
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -64,6 +67,8 @@ def _run(argv: Sequence[str] | None) -> int:
         return MISUSED
     command = importlib.import_module(f"tamis.cli.{arguments.module}")
     try:
+        if arguments.module != "run":
+            fetch_runs(arguments)
         status: int = command.run(arguments)
     except (TamisError, KeyboardInterrupt) as error:
         if "debug" in arguments:
@@ -109,6 +114,9 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument("--json", action="store_true", help="print JSON, for programs")
     plan.set_defaults(dry_run=True)
     _add_quickstart(command("quickstart", "quickstart", "Curate a small sample and show what was kept, and why."))
+    add_dedup(
+        command("dedup", "dedup", "Remove duplicates: of documents, of similar ones, of lines, of passages."), shared
+    )
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
@@ -144,49 +152,18 @@ def _add_recipe(command: argparse.ArgumentParser) -> None:
         default=[],
         help="replace a value of the recipe: the stage by name, class or number from 1; may be given several times",
     )
-    _add_executor(command)
-
-
-def _add_executor(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--executor",
-        metavar="NAME",
-        help="the executor: local, streaming (a Ray cluster), ray-actor-pool, ray-data, xenna, or package.module:Class",
-    )
-    command.add_argument("--address", metavar="HOST:PORT", help="the Ray cluster; RAY_ADDRESS by default")
-    _add_workers(command)
-
-
-def _add_workers(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--workers", metavar="N", type=_count, help="workers to use; 0 runs everything in one process")
-
-
-def _count(text: str) -> int:
-    """A whole number that is not negative."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 up, not {text!r}")
-    return int(text)
+    add_executor(command)
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
     _add_recipe(command)
-    command.add_argument(
-        "--run-dir", metavar="DIR", help="directory for the report, counts, quarantine and ledger of the run"
-    )
-    command.add_argument("--fresh", action="store_true", help="start over, also if there is a run to go on with")
-    command.add_argument("--scratch", metavar="DIR", help="directory or address for data between stages")
-    command.add_argument(
-        "--failure-budget",
-        metavar="N",
-        type=_budget,
-        help="end the run when more rows than this fail: a number, or a share below 1; 0 ends it with the first",
-    )
+    add_run_options(command)
     command.add_argument("--no-drop-ledger", action="store_true", help="do not record which rows were dropped, and why")
     command.add_argument(
         "--no-data-card", action="store_true", help="write no RUN.json and no README.md into the output directories"
     )
     command.add_argument(
-        "--metrics-port", metavar="N", type=_count, help="port for Prometheus; 0 picks a free one, which is printed"
+        "--metrics-port", metavar="N", type=count, help="port for Prometheus; 0 picks a free one, which is printed"
     )
     command.add_argument("--metrics-host", metavar="HOST", help="address to listen on (127.0.0.1)")
     command.add_argument("--traces", action="store_true", help="send OpenTelemetry traces")
@@ -196,41 +173,25 @@ def _add_run(command: argparse.ArgumentParser) -> None:
         help="record the scores of all rows, so that thresholds can be changed later",
     )
     command.add_argument("--dry-run", action="store_true", help="show the plan and stop")
-    command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
-    command.add_argument("--json", action="store_true", help="print the summary of the run as JSON")
-    command.add_argument(
-        "--progress", choices=("auto", "live", "plain", "off"), default="auto", help="what to show while it runs"
-    )
-
-
-def _budget(text: str) -> float:
-    """A number of rows, or a share of them."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if value < 0 or (value > 1 and value != int(value)):
-        raise argparse.ArgumentTypeError(f"expected a number of rows, or a share between 0 and 1, not {text!r}")
-    return int(value) if value == int(value) else value
 
 
 def _add_quickstart(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", metavar="DIR", default="tamis-quickstart", help="where to write (%(default)s)")
-    _add_executor(command)
+    add_executor(command)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
 
 
 def _add_analyze(command: argparse.ArgumentParser) -> None:
     command.add_argument("input", metavar="INPUT", nargs="+", help="a file, a directory or a pattern (in quotes)")
     amount = command.add_mutually_exclusive_group()
-    amount.add_argument("--sample", metavar="N", type=_count, help="analyze about N documents (100000)")
-    amount.add_argument("--fraction", metavar="F", type=_share, help="analyze this share of the documents, 0 to 1")
+    amount.add_argument("--sample", metavar="N", type=count, help="analyze about N documents (100000)")
+    amount.add_argument("--fraction", metavar="F", type=share, help="analyze this share of the documents, 0 to 1")
     amount.add_argument("--all", action="store_true", help="analyze all documents")
     command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
     command.add_argument("--format", metavar="NAME", help="jsonl, parquet, csv, tsv or text; else by the files' names")
     command.add_argument("--output", metavar="DIR", default="tamis-analysis", help="where to write (%(default)s)")
     command.add_argument(
-        "--keep-rate", metavar="F", type=_share, default=0.9, help="the share of documents to keep (%(default)s)"
+        "--keep-rate", metavar="F", type=share, default=0.9, help="the share of documents to keep (%(default)s)"
     )
     command.add_argument(
         "--filters",
@@ -242,20 +203,9 @@ def _add_analyze(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--no-languages", action="store_true", help="do not identify languages, which takes the longest"
     )
-    _add_workers(command)
+    add_workers(command)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the figures as JSON")
-
-
-def _share(text: str) -> float:
-    """A number above 0 and at most 1."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0 and at most 1, not {text!r}")
-    return share
 
 
 def _add_stages(command: argparse.ArgumentParser) -> None:
@@ -320,9 +270,7 @@ def _add_ui(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "target", metavar="RUN_OR_FOLDER", nargs="?", default=_RUNS, help="a run, or a folder of runs (%(default)s)"
     )
-    command.add_argument(
-        "--port", metavar="N", type=_count, default=0, help="the port; one that is free when not given"
-    )
+    command.add_argument("--port", metavar="N", type=count, default=0, help="the port; one that is free when not given")
     command.add_argument("--open", action="store_true", help="open the pages in a browser")
 
 
@@ -331,7 +279,7 @@ def _add_completion(command: argparse.ArgumentParser) -> None:
 
 
 def _add_past_run(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run_dir", metavar="RUN", help="the run's directory")
+    command.add_argument("run_dir", metavar="RUN", help="the run's directory, or its address")
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
@@ -365,8 +313,8 @@ def _add_drops(command: argparse.ArgumentParser) -> None:
     _add_past_run(command)
     command.add_argument("--stage", metavar="NAME", default="", help="only rows that this stage dropped")
     command.add_argument("--reason", metavar="TEXT", default="", help="only reasons that contain this text")
-    command.add_argument("--sample", metavar="N", type=_count, default=0, help="show N of the rows, chosen by chance")
-    command.add_argument("--seed", metavar="N", type=_count, default=0, help="choose other rows (%(default)s)")
+    command.add_argument("--sample", metavar="N", type=count, default=0, help="show N of the rows, chosen by chance")
+    command.add_argument("--seed", metavar="N", type=count, default=0, help="choose other rows (%(default)s)")
 
 
 def _add_diff(command: argparse.ArgumentParser) -> None:
@@ -408,7 +356,7 @@ def _add_quarantine(command: argparse.ArgumentParser) -> None:
         "--retry", action="store_true", help="run it again from the stage that failed on, after the cause is mended"
     )
     command.add_argument(
-        "--limit", metavar="N", type=_count, default=100, help="list at most N; 0 lists all (%(default)s)"
+        "--limit", metavar="N", type=count, default=100, help="list at most N; 0 lists all (%(default)s)"
     )
 
 
@@ -423,5 +371,5 @@ def _age(text: str) -> float:
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run_dir", metavar="RUN_DIR", help="the run's directory")
+    command.add_argument("run_dir", metavar="RUN_DIR", help="the run's directory, or its address")
     command.add_argument("--open", action="store_true", help="open the report in a browser")

@@ -9,7 +9,7 @@ from typing import Final
 
 from tamis.cli.output import write_styled
 
-_PATHS: Final = ("PATH", "DIR", "RUN", "RUN_DIR", "RUN_OR_FOLDER", "RECIPE", "INPUT")
+_PATHS: Final = ("PATH", "DIR", "RUN", "RUN_DIR", "RUN_OR_FOLDER", "RECIPE", "INPUT", "OUTPUT")
 """Names of arguments that stand for files and directories."""
 
 
@@ -66,6 +66,11 @@ def _words(name: str, summary: str, parser: argparse.ArgumentParser) -> CommandW
     words: list[str] = []
     paths = False
     for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):  # what its commands take may follow it, too
+            words += action.choices
+            for inner in (_words(name, "", sub) for sub in action.choices.values()):
+                options, values, paths = inner.options | options, inner.values | values, paths or inner.paths
+            continue
         is_path = action.metavar in _PATHS
         choices = [str(choice) for choice in action.choices or ()] or _known(name, action.dest)
         for option in action.option_strings:

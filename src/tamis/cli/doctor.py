@@ -31,6 +31,7 @@ _PURPOSES: Final = {
     "code": "HTML and SentencePiece models (HTMLBoilerplateFilter, TokenizerFertilityFilter)",
     "tokenize": "tokens (TokenCount, Tokenize, MegatronTokenizerWriter, ...)",
     "transformers": "tokenizers without a tokenizer.json",
+    "gpu": "MinHash signatures on an NVIDIA GPU",
     "ray": "many machines",
     "metrics": "a Prometheus endpoint (run(metrics_port=...), tamis run --metrics-port)",
     "traces": "OpenTelemetry traces of runs",

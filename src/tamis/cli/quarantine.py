@@ -57,9 +57,10 @@ def _retry(arguments: argparse.Namespace, stage: str) -> int:
 
     from tamis.pipeline.past_pipeline import directory_of_start, recorded_pipeline
 
-    run_dir = os.path.abspath(arguments.run_dir)
-    with directory_of_start(run_dir):
-        result = recorded_pipeline(run_dir, f"pipeline.retry({run_dir!r})").retry(run_dir, stage)
+    past = os.path.abspath(arguments.run_dir)
+    run_dir = arguments.run_address if "://" in arguments.run_address else past
+    with directory_of_start(past):
+        result = recorded_pipeline(past, f"pipeline.retry({run_dir!r})").retry(run_dir, stage)
     if arguments.json:
         told = {"passed": result.passed, "failed": result.failed, "unreadable": result.left, "files": result.files}
         print_json({**told, "state": result.summary.state, "run_dir": run_dir})

@@ -59,7 +59,7 @@ def _list(batches: Sequence[RecordedBatch], stage: str, *, as_json: bool) -> int
         dropped = sum(counts.get("dropped", {}).values())
         numbers = [number(n) if n else "" for n in (counts.get("rows_in", 0), counts.get("rows_out", 0), dropped)]
         told = ", ".join(batch.places) + (" (set aside)" if batch.set_aside else "")
-        table.add_row(Text(told), Text(printable(", ".join(batch.tasks))), *numbers)
+        table.add_row(Text(printable(told)), Text(printable(", ".join(batch.tasks))), *numbers)
     show(table)
     return 0
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_styled(summary_table(result.summary, width=terminal_width(), color=sys.stdout.isatty()))
         write(f"report: {result.run_dir}/report.html")
-    return _status(result)
+    return exit_status(result)
 
 
 def _show_plan(plan: Plan, recipe: Recipe, arguments: argparse.Namespace) -> None:
@@ -124,7 +124,7 @@ def _recipe_from(arguments: argparse.Namespace) -> Recipe:
     return dataclasses.replace(recipe, run=dataclasses.replace(recipe.run, **changes))
 
 
-def _status(result: RunResult) -> int:
+def exit_status(result: RunResult) -> int:
     """The exit status; the last line says what was set aside."""
     from tamis.runs.report_sections import set_aside_words
     from tamis.runs.stats import DONE

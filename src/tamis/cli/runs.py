@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tamis.cli.output import complain, print_json, show, write
+from tamis.cli.past_run import here
 from tamis.printable import printable
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "compare":
         from tamis.cli.diff import compare
 
-        return compare(*arguments.runs, as_json=arguments.json)
+        return compare(*map(here, arguments.runs), as_json=arguments.json)
     runs = find_runs(arguments.dir)
     if arguments.action == "clean":
         return _clean(runs, arguments.older_than, arguments.yes)

@@ -14,10 +14,11 @@ Every edge is read once for each range that it passes, and a node is in memory o
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from tamis.kernels.union_find import Forest, NodeIndex, smallest_nodes
 __all__ = ["Chunks", "Pairs"]
 
 Ids = NDArray[np.uint64]
+
+_PAIR_BYTES: Final = 16
 
 _NONE: Final = np.uint64(2**64 - 1)
 """No link. It is the greatest id, and a link leads to a node that is smaller than another."""
@@ -57,12 +60,61 @@ class Pairs:
         """The second member of each pair."""
         return np.ascontiguousarray(self.rows[:, 1])
 
-    def distinct(self) -> Pairs:
-        """Each pair once, sorted by the first member."""
-        rows = self.rows[np.lexsort((self.rows[:, 1], self.rows[:, 0]))]
+    def in_order(self) -> Pairs:
+        """The pairs sorted by their first members, without most of those that occur several times."""
+        rows = self.rows[np.argsort(self.rows[:, 0])]
         is_new = np.ones(len(rows), np.bool_)
-        is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+        is_new[1:] = (rows[1:, 0] != rows[:-1, 0]) | (rows[1:, 1] != rows[:-1, 1])
         return Pairs(rows[is_new])
+
+
+@dataclass(frozen=True)
+class _File:
+    """Pairs in a file, which need not exist. They are read in blocks, not mapped, so that memory holds a block only.
+
+    Args:
+        path: The file.
+        start: The first pair that counts.
+        stop: One past the last pair that counts; ``None`` is the end of the file.
+    """
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+    def __len__(self) -> int:
+        if self.stop is not None:
+            return self.stop - self.start
+        return (os.path.getsize(self.path) // _PAIR_BYTES if os.path.exists(self.path) else 0) - self.start
+
+    def blocks(self, size: int) -> Iterator[Pairs]:
+        """The pairs, so many at a time."""
+        for start in range(0, len(self), size):
+            yield self.read(start, min(size, len(self) - start))
+
+    def read(self, start: int = 0, count: int | None = None) -> Pairs:
+        """Some of the pairs, all by default."""
+        count = len(self) - start if count is None else count
+        if not count:
+            return Pairs(np.empty((0, 2), np.uint64))
+        place = (self.start + start) * _PAIR_BYTES
+        return Pairs(np.fromfile(self.path, np.uint64, 2 * count, offset=place).reshape(-1, 2))
+
+    def between(self, places: Sequence[int]) -> list[_File]:
+        """The parts of the file between places, the first one from its begin and the last one to its end."""
+        return [_File(self.path, *ends) for ends in itertools.pairwise([0, *places, len(self)])]
+
+    def places_of(self, ids: Ids) -> list[int]:
+        """Where pairs begin whose first member is not less than each of some ids, in a sorted file."""
+        if not len(self):
+            return [0] * len(ids)
+        rows = np.memmap(self.path, np.uint64, mode="r").reshape(-1, 2)
+        return [int(place) for place in np.searchsorted(rows[:, 0], ids)]
+
+    def remove(self) -> None:
+        """Remove the file if there is one."""
+        if os.path.exists(self.path):
+            os.remove(self.path)
 
 
 class Chunks:
@@ -74,13 +126,13 @@ class Chunks:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._paths: list[str] = []
+        self._files: list[_File] = []
 
     def add(self, edges: Pairs) -> None:
         """Write a chunk."""
-        path = os.path.join(self.folder, f"chunk-{len(self._paths)}")
+        path = os.path.join(self.folder, f"chunk-{len(self._files)}")
         edges.rows.tofile(path)
-        self._paths.append(path)
+        self._files.append(_File(path))
 
     def members(self, most_nodes: int, block: int) -> Iterator[tuple[Ids, Ids]]:
         """All nodes in ascending order and their labels, one range of nodes at a time.
@@ -89,15 +141,14 @@ class Chunks:
             most_nodes: How many nodes fit into memory.
             block: How many edges are read at once.
         """
-        chunks = [_mapped(path) for path in self._paths]
-        ranges = _Ranges(self.folder, chunks, _bounds([chunk[:, 0] for chunk in chunks], most_nodes, block), block)
+        ranges = _Ranges(self.folder, self._files, _bounds(self._files, most_nodes, block), block)
         for number in reversed(range(len(ranges))):
             ranges.contract(number)
         for number in range(len(ranges)):
             yield ranges.labels(number)
 
 
-def _bounds(chunks: Sequence[Ids], most_nodes: int, block: int) -> Ids:
+def _bounds(chunks: Sequence[_File], most_nodes: int, block: int) -> Ids:
     """The first id of each range but the first, so that a range has half as many nodes as fit, give or take a few.
 
     Nodes are sampled by their hash, so one that is in many chunks counts once. The sample is all nodes if they fit;
@@ -106,14 +157,21 @@ def _bounds(chunks: Sequence[Ids], most_nodes: int, block: int) -> Ids:
     """
     sample, halvings = np.empty(0, np.uint64), 0
     for chunk in chunks:
-        for start in range(0, len(chunk), block):
-            nodes = np.array(chunk[start : start + block])
-            sample = np.union1d(sample, nodes[_in_sample(nodes, halvings)])
-            while len(sample) > most_nodes:
-                halvings += 1
-                sample = sample[_in_sample(sample, halvings)]
+        parts = [blocks.first for blocks in chunk.blocks(block)]
+        sample = _merged([sample, *(nodes[_in_sample(nodes, halvings)] for nodes in parts)])
+        while len(sample) > most_nodes:
+            halvings += 1
+            sample = sample[_in_sample(sample, halvings)]
     per_range = max(1, (most_nodes // 2) >> halvings)
     return sample[per_range::per_range]
+
+
+def _merged(parts: Sequence[Ids]) -> Ids:
+    """The ids of sorted arrays, sorted, each once."""
+    ids = np.sort(np.concatenate(parts), kind="stable")  # which merges runs that are sorted
+    is_new = np.ones(len(ids), np.bool_)
+    is_new[1:] = ids[1:] != ids[:-1]
+    return ids[is_new]
 
 
 def _in_sample(nodes: Ids, halvings: int) -> NDArray[np.bool_]:
@@ -134,8 +192,9 @@ class _Ranges:
         block: How many edges are read at once.
     """
 
-    def __init__(self, folder: str, chunks: Sequence[NDArray[np.uint64]], bounds: Ids, block: int) -> None:
-        self._folder, self._chunks, self._bounds, self._block = folder, chunks, bounds, block
+    def __init__(self, folder: str, chunks: Sequence[_File], bounds: Ids, block: int) -> None:
+        self._folder, self._bounds, self._block = folder, bounds, block
+        self._chunks = [chunk.between(chunk.places_of(bounds)) for chunk in chunks]
 
     def __len__(self) -> int:
         return len(self._bounds) + 1
@@ -158,60 +217,42 @@ class _Ranges:
             outside = edges.second < first
             nearest, others = links[roots[index.number(edges.first[outside])]], edges.second[outside]
             is_other = others != nearest
-            self._append("edges", Pairs.of(others[is_other], nearest[is_other]).distinct())
-        self._remove("edges", number)
+            self._append("edges", Pairs.of(others[is_other], nearest[is_other]).in_order())
+        self._file("edges", number).remove()
         nodes, labels, smallest = smallest_nodes(index.nodes, roots)
-        Pairs.of(nodes, labels).rows.tofile(self._path("sets", number))
+        Pairs.of(nodes, labels).rows.tofile(self._file("sets", number).path)
         linked = np.flatnonzero(links != _NONE)
         linked = linked[np.argsort(links[linked], kind="stable")]
         self._append("questions", Pairs.of(links[linked], smallest[linked]))
 
     def labels(self, number: int) -> tuple[Ids, Ids]:
         """The nodes of a range and their labels, once all ranges before have theirs."""
-        sets = Pairs(np.array(_mapped(self._path("sets", number))))
+        sets = self._file("sets", number).read()
         nodes, labels = sets.first, sets.second
-        answers = Pairs(np.array(_mapped(self._path("answers", number)))).distinct()
+        answers = self._file("answers", number).read().in_order()
         asked, given = answers.first, answers.second
         if len(asked):
             place = np.minimum(np.searchsorted(asked, labels), len(asked) - 1)
             labels = np.where(asked[place] == labels, given[place], labels)
-        for questions in self._blocks(_mapped(self._path("questions", number))):
+        for questions in self._file("questions", number).blocks(self._block):
             found = labels[np.searchsorted(nodes, questions.first)]
-            self._append("answers", Pairs.of(questions.second, found).distinct())
+            self._append("answers", Pairs.of(questions.second, found).in_order())
         for kind in ("sets", "questions", "answers"):
-            self._remove(kind, number)
+            self._file(kind, number).remove()
         return nodes, labels
 
     def _edges(self, number: int) -> Iterator[Pairs]:
         """The edges whose greater end is in a range, which comes first."""
-        for chunk in self._chunks:
-            edges = np.searchsorted(chunk[:, 0], self._bounds[max(0, number - 1) : number + 1])
-            start = 0 if number == 0 else edges[0]
-            stop = len(chunk) if number == len(self._bounds) else edges[-1]
-            yield from self._blocks(chunk[start:stop])
-        yield from self._blocks(_mapped(self._path("edges", number)))
-
-    def _blocks(self, rows: NDArray[np.uint64]) -> Iterator[Pairs]:
-        for start in range(0, len(rows), self._block):
-            yield Pairs(np.array(rows[start : start + self._block]))
+        for parts in self._chunks:
+            yield from parts[number].blocks(self._block)
+        yield from self._file("edges", number).blocks(self._block)
 
     def _append(self, kind: str, pairs: Pairs) -> None:
         """Write pairs, which are sorted, to the files of the ranges of their first members."""
         edges = [0, *np.searchsorted(pairs.rows[:, 0], self._bounds).tolist(), len(pairs.rows)]
         for number in np.flatnonzero(np.diff(edges)).tolist():
-            with open(self._path(kind, number), "ab") as file:  # noqa: PTH123 - a path is a string here
+            with open(self._file(kind, number).path, "ab") as file:  # noqa: PTH123 - a path is a string here
                 pairs.rows[edges[number] : edges[number + 1]].tofile(file)
 
-    def _path(self, kind: str, number: int) -> str:
-        return os.path.join(self._folder, f"{kind}-{number}")
-
-    def _remove(self, kind: str, number: int) -> None:
-        if os.path.exists(self._path(kind, number)):
-            os.remove(self._path(kind, number))
-
-
-def _mapped(path: str) -> NDArray[Any]:
-    """The pairs of a file; none if there is no file."""
-    if not os.path.exists(path) or not os.path.getsize(path):
-        return np.empty((0, 2), np.uint64)
-    return np.memmap(path, np.uint64, mode="r").reshape(-1, 2)
+    def _file(self, kind: str, number: int) -> _File:
+        return _File(os.path.join(self._folder, f"{kind}-{number}"))

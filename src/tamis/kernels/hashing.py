@@ -19,6 +19,7 @@ from tamis.kernels.utf8 import Utf8, spaces
 __all__ = [
     "NULL_HASH",
     "NULL_HASH_64",
+    "SECRET",
     "collapse_spaces",
     "hash_columns",
     "hash_text_64",
@@ -32,7 +33,7 @@ NULL_HASH: Final = (0x7E5DC90380F0640B, 0xD6BCEC3C6B29D72E)
 NULL_HASH_64: Final = 0x7E5DC90380F0640B
 """What a null hashes to with 64 bits."""
 
-_SECRET: Final = np.frombuffer(
+SECRET: Final = np.frombuffer(
     bytes.fromhex(
         "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e"
         "e03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8fa763fe39c343ff9dcbbc7c70b4f1d"
@@ -243,7 +244,7 @@ def _hash_bytes(texts: TextBuffers, hashes: NDArray[np.uint64]) -> None:
     width = 1 if hashes.ndim == 1 else 2
     kernel = native.load("xxh3")
     if kernel is not None:
-        kernel(texts.data, texts.offsets, len(texts), _SECRET, np.empty(8, np.uint64), width, hashes)
+        kernel(texts.data, texts.offsets, len(texts), SECRET, np.empty(8, np.uint64), width, hashes)
         return
     import xxhash
 

@@ -47,6 +47,9 @@ _AREAS: Final = (
         (
             "tamis.stages.deduplication.exact",
             "tamis.stages.deduplication.fuzzy",
+            "tamis.stages.deduplication.lines",
+            "tamis.stages.deduplication.substrings",
+            "tamis.stages.deduplication.bloom",
             "tamis.stages.deduplication.removal",
         ),
     ),

@@ -37,7 +37,7 @@ def write_data_cards(plan: Plan, directory: RunDirectory, outputs: Outputs, summ
     names = [v.name for v in plan.vertices if ".deduplication." in f"{type(v.stage).__module__}."]
     for sinks, files in outputs.written():
         place = sinks[0].destination
-        facts = OutputFacts(directory.run_id, directory.path, summary, starts[-1], ended, names, [])
+        facts = OutputFacts(directory.run_id, directory.address, summary, starts[-1], ended, names, [])
         try:
             facts.written = [_written(sink, files, alone=len(sinks) == 1) for sink in sinks]
             if place.mode in ("append", "ignore"):

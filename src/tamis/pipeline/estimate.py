@@ -223,7 +223,7 @@ class _Extrapolation:
         """Seconds that every run takes, and seconds per byte of input, both on all workers."""
         more = self.main.nbytes - self.warm.nbytes
         per_byte = self.main.seconds / max(1, self.main.nbytes)
-        if self.main.tasks >= 2 * self.warm.tasks and self.main.seconds > self.warm.seconds:
+        if more > 0 and self.main.tasks >= 2 * self.warm.tasks and self.main.seconds > self.warm.seconds:
             per_byte = (self.main.seconds - self.warm.seconds) / more
         fixed = max(0.0, self.main.seconds - per_byte * self.main.nbytes)
         return max(fixed, self.cold.seconds - per_byte * self.cold.nbytes), per_byte

@@ -7,7 +7,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -16,7 +16,7 @@ from tamis.core.gpu_use import GpuMonitor
 from tamis.errors import install
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
-from tamis.runs.metrics import Sample, StageSample, WorkerSample, WorkSample
+from tamis.runs.metrics import Sample, StageSample, WorkerSample
 from tamis.runs.metrics_file import METRICS_FILE, MetricsFile
 from tamis.runs.process_memory import resident_memory
 from tamis.runs.progress import NoProgress, Observer
@@ -262,19 +262,7 @@ def _worker_sample(stats: WorkerStats, busy: float | None) -> WorkerSample:
         busy_s=stats.busy_s,
         busy_ratio=None if busy is None else min(1.0, busy),
         peak_memory_bytes=stats.peak_memory_bytes or None,
-        work=tuple(
-            WorkSample(
-                stages=stages,
-                tasks=counts.tasks,
-                rows_in=counts.rows_in,
-                rows_out=counts.rows_out,
-                bytes_in=counts.bytes_in,
-                bytes_out=counts.bytes_out,
-                seconds=counts.seconds,
-                queue_s=counts.queue_s,
-            )
-            for stages, counts in stats.work.items()
-        ),
+        work={stages: replace(counts) for stages, counts in stats.work.items()},  # which go on counting
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tamis.errors import TamisError, redacted
+from tamis.pipeline.nothing_to_do import input_content
 from tamis.plan import Plan
 from tamis.plan.describe import describe
 from tamis.runs.directory import RunDirectory
@@ -21,9 +22,8 @@ from tamis.stages.emit import Publish
 from tamis.stages.io.output_directory import OutputDirectory, WriterRun
 from tamis.stages.io.paths import join
 from tamis.stages.io.sink import FileSink
-from tamis.tasks import EmptyTask, Task
+from tamis.tasks import Task
 from tamis.tasks.base import digest
-from tamis.tasks.storage import content_id
 
 _LOG = logging.getLogger("tamis")
 
@@ -51,7 +51,7 @@ class Outputs:
         self, plan: Plan, directory: RunDirectory, initial: Sequence[Task[Any]], started: str, *, fresh: bool = False
     ) -> None:
         self._plan, self._directory, self._initial = plan, directory, initial
-        self._run = WriterRun(directory.run_id, redacted(directory.path), plan.name, fingerprint(plan), started)
+        self._run = WriterRun(directory.run_id, redacted(directory.address), plan.name, fingerprint(plan), started)
         self._directories = [OutputDirectory(sinks) for sinks in _by_directory(plan).values()]
         places = [OutputPlace(sink.destination.path, sink.destination.storage_options) for sink in _sinks(plan)]
         self.damage: list[str] = []
@@ -157,15 +157,15 @@ class Outputs:
     def _published(self) -> Iterable[str]:
         """The files of the run: those that earlier starts have written and this one has used, and its own."""
         yield from self.finished.files()
-        last = segments(self._directory.ledger)[-1]
-        for _, line in committed_lines(os.path.join(self._directory.ledger, last), lambda _: None):
-            for file in json.loads(line).get("files", ()):
-                yield str(file["path"])
+        for own in segments(self._directory.ledger)[self.finished.segments :]:
+            for _, line in committed_lines(os.path.join(self._directory.ledger, own), lambda _: None):
+                for file in json.loads(line).get("files", ()):
+                    yield str(file["path"])
 
     def _current_input(self) -> str:
         """What the input is now."""
         source = self._plan.vertices[0].stage
-        return source.current_input_id() if isinstance(source, SourceStage) else _content(self._initial)
+        return source.current_input_id() if isinstance(source, SourceStage) else input_content(self._initial)
 
     def _input(self) -> str:
         """What the input of the run was; empty if it cannot be listed any more."""
@@ -192,10 +192,3 @@ def _by_directory(plan: Plan) -> dict[str, list[FileSink[Any]]]:
     for sink in _sinks(plan):
         found.setdefault(sink.destination.path, []).append(sink)
     return found
-
-
-def _content(tasks: Sequence[Task[Any]]) -> str:
-    """A digest of tasks that a run starts with; empty if the first stage makes its own data."""
-    if any(isinstance(task, EmptyTask) for task in tasks):
-        return ""
-    return digest(*(task.get_deterministic_id() or content_id(task) for task in tasks))

@@ -15,9 +15,10 @@ _MAGIC = "*?["
 
 def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> None:
     """Refuse a pipeline that would read its own output, or remove its own input. Only local paths are checked."""
+    local = None if run_dir is None or "://" in os.fspath(run_dir) else run_dir
     for path, endings in _read(plan):
-        if run_dir is not None and os.path.isdir(path) and _is_within(run_dir, path):
-            raise PlanError(f"the run directory {run_dir} is in {path}, which the pipeline reads. Choose another")
+        if local is not None and os.path.isdir(path) and _is_within(local, path):
+            raise PlanError(f"the run directory {local} is in {path}, which the pipeline reads. Choose another")
         for name, destination in _written(plan):
             reads_output = _would_read(path, endings, destination)
             loses_input = destination.mode == "overwrite" and _is_within(_fixed_part(path), destination.path)

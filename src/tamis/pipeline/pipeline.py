@@ -86,7 +86,8 @@ class Pipeline:
         """
         executor = executor or default_executor()
         batch = executor.execution_mode == "batch"
-        return make_plan(self.name, self.stages, initial=initial, fuse=executor.fuse, batch=batch)
+        has_gpus = getattr(executor, "has_gpus", None)  # executors of the user's own may not have it
+        return make_plan(self.name, self.stages, initial=initial, fuse=executor.fuse, batch=batch, has_gpus=has_gpus)
 
     def estimate(
         self,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tamis.backends.bookkeeper import Bookkeeper
 from tamis.backends.payload import GONE, Envelope, Maker
 from tamis.backends.scheduler_state import SchedulerState
-from tamis.errors import PlanError
+from tamis.errors import PlanError, redacted
 from tamis.pipeline.outputs import Outputs
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
-from tamis.runs.finished_work import FinishedBatch, FinishedWork
+from tamis.runs.finished_work import FinishedWork
 from tamis.runs.manifest import read_manifest
-from tamis.stages.emit import Publish
+from tamis.runs.mirror import local_run
 from tamis.tasks import Task
 
 __all__ = ["GroupPreview", "preview_run"]
@@ -47,13 +46,14 @@ def preview_run(plan: Plan, run_dir: str, initial: Sequence[Task[Any]] = ()) -> 
 
     Args:
         plan: The plan.
-        run_dir: The run directory.
+        run_dir: The run directory, a path or an fsspec address.
         initial: Tasks that the run starts with.
     """
-    if not read_manifest(run_dir):
-        raise PlanError(f"{run_dir}: there is no run in this directory to go on with")
-    directory = RunDirectory(os.path.abspath(run_dir))
-    directory.run_id = read_manifest(run_dir)["run"]
+    path = local_run(run_dir)
+    if not read_manifest(path):
+        raise PlanError(f"{redacted(run_dir)}: there is no run in this directory to go on with")
+    directory = RunDirectory(path)
+    directory.run_id = read_manifest(path)["run"]
     outputs = Outputs(plan, directory, initial, "")
     outputs.finished.check_files()
     try:
@@ -127,23 +127,7 @@ class _Unwritten:
         self.finished = finished
         self.outputs = self.file_count = 0
 
-    def fed(self, source: str, task_id: str, number: int, files: list[dict[str, Any]]) -> None:
-        """Nothing to record."""
+    def _do_nothing(self, *_: Any, **__: Any) -> None:
+        """A preview records nothing and removes nothing."""
 
-    def record(self, batch: FinishedBatch, published: list[Publish], drops: Any = None) -> None:
-        """Nothing to record."""
-
-    def recalled(self, batch: FinishedBatch) -> None:
-        """Nothing to count."""
-
-    def forget(self, stages: Iterable[str] | None = None) -> None:
-        """Nothing to remove."""
-
-    def output(self, envelope: Envelope) -> None:
-        """Nothing to record."""
-
-    def flush(self) -> None:
-        """Nothing to write."""
-
-    def discard(self, published: Iterable[Publish]) -> None:
-        """Nothing to remove."""
+    fed = record = recalled = forget = output = flush = discard = _do_nothing

@@ -33,6 +33,7 @@ from tamis.runs.directory import RunDirectory
 from tamis.runs.dropped_rows import ledger_of
 from tamis.runs.finished_work import FinishedWork
 from tamis.runs.kept_scores import kept_scores
+from tamis.runs.mirror import local_run
 from tamis.runs.publication import publish, sync
 from tamis.runs.report import load_summary
 from tamis.runs.stats import DONE
@@ -91,6 +92,7 @@ def rethreshold(run_dir: str, before: Plan, after: Plan) -> Rethresholded:
     check_shape(before)
     check_shape(after)
     changes = changed_criteria(before, after)
+    run_dir = local_run(run_dir)
     if load_summary(run_dir).state != DONE:
         raise PlanError(
             f"{run_dir}: the run has not processed every row. Let it come to its end without failures first"

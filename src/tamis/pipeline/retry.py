@@ -39,7 +39,7 @@ from tamis.runs.report import load_summary, write_report
 from tamis.runs.set_aside import DATA, tasks_set_aside
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES, RunSummary, StageStats
 from tamis.stages.emit import Publish
-from tamis.stages.io.paths import remove_file
+from tamis.stages.io.paths import is_local, remove_file
 from tamis.stages.scratch import write_file
 from tamis.tasks import FileGroup
 
@@ -77,24 +77,22 @@ def retry_run(plan: Plan, run_dir: str, stage: str = "") -> RetryResult:
         run_dir: The run's directory.
         stage: Only what this stage failed on.
     """
-    load_summary(run_dir)  # it is a run
-    directory = RunDirectory.create(plan.name, run_dir)
-    is_over = False
-    try:
+    if is_local(run_dir):
+        load_summary(run_dir)  # it is a run
+    with RunDirectory.create(plan.name, run_dir) as directory:
+        load_summary(directory.path)
         started = datetime.now(UTC).isoformat(timespec="seconds")
         outputs = Outputs(plan, directory, [], started)
         if outputs.finished.finished is None:
             raise PlanError(
-                f"{directory.path}: the run has not come to its end. Start it again: it goes on where it stopped, "
+                f"{directory.address}: the run has not come to its end. Start it again: it goes on where it stopped, "
                 "and runs again nothing but what is missing"
             )
-        is_over = True
-        with outputs:
-            return _Retry(plan, directory, outputs).run(stage)
-    finally:
-        if is_over:  # data between stages of a run that is not would be needed to go on
+        try:
+            with outputs:
+                return _Retry(plan, directory, outputs).run(stage)
+        finally:  # data between stages of a run that has not come to its end would be needed to go on
             directory.remove_scratch()
-        directory.release()
 
 
 class _Retry:
@@ -105,7 +103,7 @@ class _Retry:
         self._numbers = {vertex.name: vertex.index for vertex in plan.vertices}
         self._summary = load_summary(directory.path)
         self._end = dict(outputs.finished.finished or {})
-        self._result = RetryResult(directory.path, self._summary)
+        self._result = RetryResult(directory.address, self._summary)
         self._count = 0
         has_drops = os.path.isdir(directory.drops) or not any(s.dropped for s in self._summary.stages)
         self._places = RunPaths(

@@ -16,6 +16,7 @@ from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
 from tamis.errors import AllSetAsideError, PlanError, RunInterrupted, TamisError, redacted
 from tamis.pipeline.data_cards import write_data_cards
 from tamis.pipeline.monitor import RunMonitor
+from tamis.pipeline.nothing_to_do import FinishedMark
 from tamis.pipeline.outputs import Outputs, fingerprint
 from tamis.pipeline.path_conflicts import check_path_conflicts
 from tamis.plan import Plan
@@ -63,23 +64,30 @@ def run_plan(
     same = fingerprint(plan)
     if run_dir is None and not fresh:
         run_dir = unfinished_run(os.path.join(".tamis", "runs"), plan.name, same)
-    directory = RunDirectory.create(plan.name, run_dir, fresh=fresh)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
+    with RunDirectory.create(plan.name, run_dir, fresh=fresh) as directory:
         if directory.manifest and directory.manifest["pipeline"] != plan.name:
             raise PlanError(
-                f"{directory.path} holds a run of another pipeline, {directory.manifest['pipeline']!r}. Give another "
-                "run directory, or start over with --fresh, run(fresh=True)"
+                f"{directory.address} holds a run of another pipeline, {directory.manifest['pipeline']!r}. Give "
+                "another run directory, or start over with --fresh, run(fresh=True)"
             )
+        mark = FinishedMark(plan, directory, initial, same)
+        finished_tasks = None if fresh else mark.output_tasks
+        if finished_tasks is not None:
+            return _complete(directory, observer, finished_tasks)
         outputs = Outputs(plan, directory, initial, started, fresh=fresh)
+        left = mark.files() if outputs.finished.finished is not None else ""
         if outputs.are_complete:
-            return _complete(directory, outputs, observer)
+            outputs.finished.close()
+            mark.write(left, directory.output_count())
+            return _complete(directory, observer)
         start = start_of(plan, executor.describe(), recipe, started, same)
         with outputs:  # last, since it may remove earlier output
             if fresh:
                 directory.clear()
             if scratch is not None:
                 directory.keep_scratch_at(scratch)
+            directory.begin(start)
             manifest = with_start(directory.manifest, directory.run_id, plan.name, start)
             directory.write_text(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             journal = RunJournal(directory, check=outputs.check, finished=outputs.finished)
@@ -89,21 +97,19 @@ def run_plan(
                 if data_card:
                     for message in write_data_cards(plan, directory, outputs, result.summary):
                         observer.message(message)
-                return result
-    finally:
-        directory.release()
+            mark.write(mark.files(result.summary.output_files, result.summary.output_bytes), len(result))
+            return result
 
 
-def _complete(directory: RunDirectory, outputs: Outputs, observer: Observer) -> RunResult:
+def _complete(directory: RunDirectory, observer: Observer, output_tasks: int | None = None) -> RunResult:
     """The result of a run that an earlier start has finished."""
-    outputs.finished.close()
     directory.remove_scratch()
     summary = load_summary(directory.path)
     observer.message(
-        f"There is nothing to do: {directory.path} holds this run, finished, and its input has not changed. To start "
-        "over: --fresh, run(fresh=True)"
+        f"There is nothing to do: {directory.address} holds this run, finished, and its input has not changed. To "
+        "start over: --fresh, run(fresh=True)"
     )
-    return RunResult(directory, summary)
+    return RunResult(directory, summary, output_tasks)
 
 
 def _run(
@@ -152,7 +158,7 @@ def _run(
         if unrecorded is not None:
             failure.add_note(f"  the record of the run is not complete: {unrecorded}")
         if isinstance(failure, Exception):
-            failure.add_note(f"  the run's directory is {directory.path}")
+            failure.add_note(f"  the run's directory is {directory.address}")
         raise failure
     if unrecorded is not None:
         raise unrecorded
@@ -161,7 +167,7 @@ def _run(
     if state == INTERRUPTED:
         raise RunInterrupted(
             f"Stopped. {summary.output_files} files with {summary.output_rows} rows are finished; they stay where they "
-            f"are. The same command goes on where it stopped. What was done so far: tamis report {directory.path}"
+            f"are. The same command goes on where it stopped. What was done so far: tamis report {directory.address}"
         )
     return RunResult(directory, summary)
 
@@ -210,8 +216,8 @@ def _continued(directory: RunDirectory, outputs: Outputs) -> list[str]:
         return []
     first = directory.manifest["starts"][0]["started"]
     return [
-        f"The run of {first} in {directory.path} is continued: {len(outputs.finished)} batches of tasks were finished. "
-        "To start over: --fresh, run(fresh=True)"
+        f"The run of {first} in {directory.address} is continued: {len(outputs.finished)} batches of tasks were "
+        "finished. To start over: --fresh, run(fresh=True)"
     ]
 
 

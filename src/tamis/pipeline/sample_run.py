@@ -126,13 +126,15 @@ def list_input(plan: Plan) -> InputParts:
             f"an estimate needs a pipeline that starts with a reader of files, and this one starts with {source.name!r}"
         )
     tasks = list(source.splits(""))
-    sizes = [_nbytes(task, source.block_bytes) for task in tasks]
+    nbytes = sum(_nbytes(task, source.block_bytes) for task in tasks)
+    if not nbytes:
+        raise PlanError("the input is empty, so there is nothing to estimate")
     parts = tasks
     # A Parquet file can only be cut between row groups, so a part of a task may have no rows.
     reads_parquet = any(isinstance(plan.vertices[v].stage, ParquetReaderStage) for v in plan.vertices[0].edges.values())
     if source.splittable and source.files_per_partition is None and not reads_parquet:
         parts = list(replace(source, blocksize=min(source.block_bytes, SAMPLE_BLOCK_BYTES)).splits(""))
-    return InputParts(sum(sizes), tasks, parts)
+    return InputParts(nbytes, tasks, parts)
 
 
 def _nbytes(task: FileGroup, unknown: int) -> int:
@@ -151,7 +153,8 @@ def run_sample(plan: Plan, executor: Executor, parts: Sequence[FileGroup], folde
         drop_ledger: Whether to record which rows were dropped, as the real run does.
     """
     source = plan.vertices[0]
-    name = source.stage.name
+    assert isinstance(source.stage, FilePartitioningStage)
+    name, block_bytes = source.stage.name, source.stage.block_bytes
     source.stage = _SampleSource(groups=list(parts)).with_(name=name)
     for vertex in plan.vertices:
         if isinstance(vertex.stage, FileSink):
@@ -179,7 +182,7 @@ def run_sample(plan: Plan, executor: Executor, parts: Sequence[FileGroup], folde
     seconds = min(time.monotonic() - began, result.summary.seconds)
     run = SampleRun(
         len(parts),
-        sum(_nbytes(part, 0) for part in parts),
+        sum(_nbytes(part, block_bytes) for part in parts),
         seconds,
         result.summary.stages,
         result.summary.output_rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -192,6 +192,7 @@ def make_plan(
     initial: type[Task[Any]] | None = EmptyTask,
     fuse: bool = True,
     batch: bool = False,
+    has_gpus: Callable[[], bool] | None = None,
 ) -> Plan:
     """Plan a pipeline: unfold composites, add branches, check types and columns, fuse neighbours.
 
@@ -201,6 +202,7 @@ def make_plan(
         initial: What the first stage is given, if it is not a source.
         fuse: Whether neighbouring stages may run in one worker, without data moving between them.
         batch: Whether each stage waits until the one before it has processed all data.
+        has_gpus: Says whether there is a GPU. Asked only if a stage can do without the one that it asks for.
     """
     if not stages:
         raise PlanError(f"pipeline {name!r} has no stages: add some with add_stage()")
@@ -209,6 +211,10 @@ def make_plan(
     if batch:
         vertices = build_graph(stages, batch=True)
         columns = check_graph(vertices, initial)
+    wanting = [v for v in vertices if v.stage.gpu_is_optional and v.stage.resources.requires_gpu]
+    if wanting and has_gpus is not None and not has_gpus():
+        for vertex in wanting:
+            vertex.stage = vertex.stage.without_gpu()
     group_of = _fuse(vertices, fuse)
     return Plan(name, vertices, _groups(vertices, group_of), group_of, columns)
 

@@ -2,6 +2,7 @@
 
 manifest.json   what was run: recipe, code, versions, machine; one entry for each start
 run.json        what happened, for programs
+finished.json   digests by which the next start sees that there is nothing to do
 report.html     the same, for people
 plan.txt        what was planned
 plan.json       the same, for programs: stages, parameters, branches, groups
@@ -15,6 +16,8 @@ drops/          which rows were left out, by which stage, why, with which score:
 scores/         the scores of all rows, if the run keeps them: Parquet
 scratch/        data between stages, unless scratch.txt says where else it is kept; removed when the run is done
 run.lock        which process uses the directory; removed when the run ends
+
+A run directory on an object store has the same files, but for ``scratch/``, see :mod:`tamis.runs.mirror`.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tamis.errors import DataError, PlanError, redacted
+from tamis.errors import DataError, PlanError, TamisError, redacted
 from tamis.runs.manifest import boot_id, read_manifest
+from tamis.runs.mirror import LOCK, Mirror
 from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
 from tamis.runs.stats import RunSummary
@@ -46,7 +50,10 @@ from tamis.stages.io.paths import (
     is_local,
     join,
     make_directory,
+    open_read,
     path_text,
+    protocol,
+    reading,
     remove_directory,
     remove_file,
 )
@@ -77,10 +84,17 @@ def output_payload(entry: dict[str, Any]) -> StoredOutput | bytes:
 
 
 class RunDirectory:
-    """One run's files, in a directory that is made if it is not there."""
+    """One run's files, in a directory that is made if it is not there. As a context manager it gives it up again.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: The directory, on this machine.
+        mirror: Where it is kept, if ``path`` is a working copy of one on an object store.
+    """
+
+    def __init__(self, path: str, mirror: Mirror | None = None) -> None:
         self.path = os.path.abspath(path)
+        self.mirror = mirror
+        self.address = self.path if mirror is None else redacted(mirror.address)
         self.scratch = os.path.join(self.path, "scratch")
         self.payloads = os.path.join(self.scratch, "payloads")
         self.staging = ""  # where records wait for the driver, on machines that do not see this directory
@@ -95,6 +109,7 @@ class RunDirectory:
         self.replaced_run = ""  # the id of the run that is removed, to start over
         self.manifest: dict[str, Any] = {}  # of the earlier starts of the run, if it is continued
         self._lock: Lock | None = None
+        self._start = ""  # tells this start of a run on an object store from all others
 
     @classmethod
     def create(cls, name: str, path: str | os.PathLike[str] | None = None, *, fresh: bool = False) -> RunDirectory:
@@ -104,15 +119,12 @@ class RunDirectory:
 
         Args:
             name: The name of the pipeline.
-            path: The directory. If it holds a run already, that run is continued.
+            path: The directory, a path or an fsspec address. If it holds a run already, that run is continued.
             fresh: Whether to remove a run that the directory holds, and to start over.
         """
         text = None if path is None else path_text(path)
-        if text is not None and "://" in text:
-            raise PlanError(
-                f"{redacted(text)}: the run directory must be on this machine. Data between stages can be elsewhere: "
-                f"run(scratch={redacted(text)!r})"
-            )
+        if text is not None and protocol(text) in ("http", "https"):
+            raise PlanError(f"{redacted(text)}: a web address cannot be written to, so it is not a run directory")
         try:
             return cls._made(name, text, fresh)
         except OSError as error:
@@ -125,19 +137,40 @@ class RunDirectory:
     def _made(cls, name: str, path: str | None, fresh: bool) -> RunDirectory:
         if path is None:
             path = _new_directory(os.path.join(".tamis", "runs"), name)
-        directory = cls(path)
-        os.makedirs(directory.path, exist_ok=True)
+        mirror = None if is_local(path) else Mirror(path)
+        directory = cls(absolute(path) if mirror is None else mirror.path, mirror)
+        os.makedirs(directory.path, mode=0o777 if mirror is None else 0o700, exist_ok=True)
         try:
             check_trusted(directory.path)
         except DataError as e:
             raise PlanError(f"the run directory {e}") from e
-        directory._lock = acquire(os.path.join(directory.path, "run.lock"), directory.path)
         try:
+            if mirror is not None:
+                mirror.lock()
+            directory._lock = acquire(os.path.join(directory.path, LOCK), directory.address)
+            if mirror is not None:
+                with reading(mirror.address):
+                    mirror.fetch()
             directory._continue(fresh)
         except BaseException:
             directory.release()
             raise
         return directory
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Give up the directory. One on an object store gets everything that it does not have yet."""
+        try:
+            if self.mirror is not None:
+                self.mirror.finish()
+        except TamisError as problem:
+            if error is None:
+                raise
+            error.add_note(f"  the record of the run is not complete: {problem}")
+        finally:
+            self.release()
 
     def clear(self) -> None:
         """Remove the run that the directory holds. Files of another origin stay."""
@@ -147,7 +180,7 @@ class RunDirectory:
             remove_directory(name)
         for name in ("manifest.json", "run.json", "report.html", "plan.txt", "plan.json", "outputs.jsonl"):
             remove_file(os.path.join(self.path, name))
-        for name in ("metrics.jsonl", "scores.json"):
+        for name in ("metrics.jsonl", "scores.json", "finished.json"):
             remove_file(os.path.join(self.path, name))
 
     def _continue(self, fresh: bool) -> None:
@@ -166,9 +199,9 @@ class RunDirectory:
         self._find_scratch()
         before = self.manifest.get("starts", [{}])[-1]
         if before.get("host") == socket.gethostname() and before.get("boot", "") not in ("", boot_id()):
-            self.remove_scratch()  # after a power failure, files that were not forced to disk may be damaged
-            self.scratch = os.path.join(self.path, "scratch")
-            self.payloads = os.path.join(self.scratch, "payloads")
+            self._forget_scratch()  # after a power failure, files that were not forced to disk may be damaged
+        elif self.mirror is not None and not self.mirror.has_scratch(self.scratch, before.get("scratch", "")):
+            self._forget_scratch()  # another machine went on since
         if is_local(self.scratch):
             os.makedirs(self.scratch, exist_ok=True)
         remove_file(join(self.scratch, "stop"))  # of a start that the user stopped
@@ -179,11 +212,24 @@ class RunDirectory:
         if elsewhere:
             self._scratch_is_at(elsewhere)
 
+    def _forget_scratch(self) -> None:
+        self.remove_scratch()
+        self.scratch = os.path.join(self.path, "scratch")
+        self.payloads = os.path.join(self.scratch, "payloads")
+
+    def begin(self, start: dict[str, Any]) -> None:
+        """Note that a start of the run uses the scratch directory, there and in what the manifest says of it."""
+        if self.mirror is not None:
+            self._start = start["scratch"] = secrets.token_hex(8)
+            self.mirror.begin_scratch(self.scratch, self._start)
+
     def release(self) -> None:
         """Give up the directory: the run is over. Doing it again changes nothing."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        if self.mirror is not None:
+            self.mirror.release()
 
     def keep_scratch_at(self, place: str) -> None:
         """Keep data between stages in a folder of its own elsewhere: below a local path or an fsspec address.
@@ -194,6 +240,8 @@ class RunDirectory:
             return
         self._scratch_is_at(join(absolute(place), f"{os.path.basename(self.path)}-{secrets.token_hex(4)}"))
         make_directory(self.scratch)
+        if self.mirror is not None and self._start:
+            self.mirror.begin_scratch(self.scratch, self._start)
         if redacted(self.scratch) == self.scratch:  # an address with a password in it is not written down
             self.write_text(SCRATCH_NOTE, self.scratch)
 
@@ -203,9 +251,13 @@ class RunDirectory:
             self.payloads = os.path.join(place, "payloads")
 
     def keeps(self, path: str) -> bool:
-        """Whether a file is part of the run's own record, not output."""
+        """Whether a file is the run's own, not output: part of its record, or data between stages."""
+        return path.startswith(join(self.scratch, "")) or self.records(path)
+
+    def records(self, path: str) -> bool:
+        """Whether a file is part of the run's own record."""
         own = (self.quarantine, self.outputs, self.drops, self.scores)
-        return path.startswith(join(self.scratch, "")) or any(path.startswith(f + os.sep) for f in own)
+        return any(path.startswith(f + os.sep) for f in own)
 
     def write_text(self, name: str, text: str) -> str:
         """Write a small file of the run, whole or not at all."""
@@ -276,11 +328,12 @@ class RunDirectory:
 def scratch_elsewhere(path: str) -> str:
     """Where a run keeps data between stages, if not in its own directory; else empty."""
     try:
-        place = Path(path, SCRATCH_NOTE).read_text(encoding="utf-8")
+        with open_read(join(path, SCRATCH_NOTE)) as file:
+            place = file.read().decode()
     except (OSError, ValueError):
         return ""
     # Only a folder that was made for this run is ever used or removed.
-    return place if base_name(place).startswith(f"{os.path.basename(path)}-") else ""
+    return place if base_name(place).startswith(f"{base_name(path)}-") else ""
 
 
 def _new_directory(parent: str, name: str) -> str:

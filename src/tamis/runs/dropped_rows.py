@@ -21,7 +21,21 @@ from tamis.tasks.base import digest
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["DroppedRow", "Thresholds", "count_drops", "described_rows", "drops_of_row", "ledger_of", "sample_drops"]
+__all__ = [
+    "DroppedRow",
+    "Thresholds",
+    "count_drops",
+    "described_rows",
+    "drops_of_row",
+    "duplicates_of",
+    "is_duplicate",
+    "ledger_of",
+    "sample_drops",
+    "sample_where",
+]
+
+DUPLICATE: Final = "duplicate"
+"""The last word of the reason for which duplicates are dropped."""
 
 _TEXTS: Final = pa.schema(
     [f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in SCHEMA]  # so that filters compare text
@@ -38,6 +52,7 @@ class DroppedRow:
         source, position, part: The name of the row.
         score: The score that led to it, if there is one.
         low, high: The lowest and the highest score that are kept, where that is known.
+        original: Of a duplicate, the name of the row that is kept in its place.
     """
 
     stage: str
@@ -48,6 +63,7 @@ class DroppedRow:
     score: float | str | None = None
     low: float | None = None
     high: float | None = None
+    original: str = ""
 
     @property
     def name(self) -> str:
@@ -122,10 +138,20 @@ def sample_drops(
         seed: Another seed chooses other rows.
         thresholds: The scores that are kept.
     """
-    ledger = ledger_of(run_dir)
+    return sample_where(ledger_of(run_dir), count, _wanted(stage, reason), seed, thresholds)
+
+
+def sample_where(
+    ledger: ds.Dataset | None,
+    count: int,
+    wanted: ds.Expression | None,
+    seed: int = 0,
+    thresholds: Thresholds | None = None,
+) -> list[DroppedRow]:
+    """As :func:`sample_drops`, of the rows of a ledger for which an expression holds."""
     chosen: list[tuple[int, int, DroppedRow]] = []  # a heap: the greatest draw is first
     number = 0
-    for batch in ledger.to_batches(filter=_wanted(stage, reason)) if ledger and count else ():
+    for batch in ledger.to_batches(filter=wanted) if ledger and count else ():
         draws = _draws(batch, seed)
         limit = -chosen[0][0] if len(chosen) >= count else None
         near = np.flatnonzero(draws < limit) if limit is not None else np.arange(len(draws))
@@ -138,14 +164,31 @@ def sample_drops(
     return [row for *_, row in sorted(chosen, key=lambda item: (-item[0], item[2].name, item[2].stage))]
 
 
-def ledger_of(run_dir: str) -> ds.Dataset | None:
-    """The drop ledger of a run, its columns of few values as text; ``None`` if it has none."""
+def ledger_of(run_dir: str, most_rows: int | None = None) -> ds.Dataset | None:
+    """The drop ledger of a run, its columns of few values as text; ``None`` if it has none.
+
+    Args:
+        run_dir: The run's directory.
+        most_rows: Of a larger ledger, some files with about so many rows, spread over it.
+    """
     import pyarrow.dataset as ds
 
     folder = os.path.join(run_dir, "drops")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     paths = [os.path.join(folder, name) for name in names if name.endswith(".parquet") and not name.startswith(".")]
+    if most_rows is not None and len(paths) > 1:
+        paths = _some_of(paths, most_rows)
     return ds.dataset(paths, schema=_TEXTS, format="parquet") if paths else None
+
+
+def _some_of(paths: list[str], most_rows: int) -> list[str]:
+    import pyarrow.parquet as pq
+
+    rows = [pq.read_metadata(path).num_rows for path in paths]
+    share = min(1.0, most_rows / max(sum(rows), 1))
+    # The file at which another whole file's worth of rows is due.
+    due = np.floor(np.arange(1, len(paths) + 1) * share)
+    return [path for path, now, before in zip(paths, due, [0.0, *due[:-1]], strict=True) if now > before] or paths[:1]
 
 
 def _wanted(stage: str, reason: str) -> ds.Expression | None:
@@ -175,7 +218,25 @@ def described_rows(batch: pa.RecordBatch, thresholds: Thresholds | None) -> Iter
             row["score_text"] if score is None else score,
             low,
             high,
+            row["score_text"] or "" if is_duplicate(reason) else "",
         )
+
+
+def is_duplicate(reason: str) -> bool:
+    """Whether a row was dropped because another one is kept in its place.
+
+    >>> is_duplicate("near duplicate"), is_duplicate("duplicate_line_fraction > 0.3")
+    (True, False)
+    """
+    return reason == DUPLICATE or reason.endswith(f" {DUPLICATE}")
+
+
+def duplicates_of(stage: str = "") -> ds.Expression:
+    """What holds for the rows of the ledger that are duplicates, of all stages or of one."""
+    import pyarrow.compute as pc
+
+    found = (pc.field("reason") == DUPLICATE) | pc.ends_with(pc.field("reason"), f" {DUPLICATE}")
+    return found & (pc.field("stage") == stage) if stage else found
 
 
 def _draws(batch: pa.RecordBatch, seed: int) -> NDArray[np.uint64]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from tamis.errors import redacted
 from tamis.runs.directory import RunDirectory
-from tamis.runs.ledger import committed_lines, segments
+from tamis.runs.ledger import committed_lines, located, own_prefix, segments
 from tamis.runs.publication import publish
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import base_name, filesystem, is_local, join, parent, remove_file
@@ -104,12 +104,15 @@ class FinishedWork:
     ) -> None:
         self._scratch = directory.scratch
         self._own_folders = (directory.drops, directory.scores, directory.outputs, directory.quarantine)
+        self._own = own_prefix(directory.ledger)
         self._segments: list[BinaryIO] = []
         self._lines: dict[str, tuple[int, int, int]] = {}  # segment, first byte and length of each line
         self._files: dict[str, _File] = {}
         self._invalid: set[str] = set()
         self._used: set[str] = set()
         self._retried: set[str] = set()
+        self._drop_files = 0
+        self._stale: dict[str, int] = {}  # keys whose rows do not count in this many drop ledgers, the oldest ones
         self._next_is_retried = False
         self._output_places = {redacted(join(place.path, "")): place for place in places}
         self._listings: dict[str, dict[str, int]] = {}
@@ -126,6 +129,11 @@ class FinishedWork:
         """How many batches are finished, as far as their files are there."""
         return len(self._lines.keys() - self._invalid)
 
+    @property
+    def segments(self) -> int:
+        """How many segments of the ledger earlier starts have written, as far as they count."""
+        return len(self._segments)
+
     def close(self) -> None:
         """Close the ledger."""
         for file in self._segments:
@@ -133,16 +141,18 @@ class FinishedWork:
 
     def _load(self, path: str, tell: Callable[[str], object]) -> None:
         self._segments.append(Path(path).open("rb"))  # noqa: SIM115 - held open
-        for start, line in committed_lines(path, tell):
+        for place, line in committed_lines(path, tell):
             if line.startswith(_KEY):
-                self._add(line, start)
+                self._add(line, place)
                 self.finished = None
             else:
                 self._note(json.loads(line))
 
-    def _add(self, line: bytes, start: int) -> None:
+    def _add(self, line: bytes, place: tuple[int, int]) -> None:
         key = line[len(_KEY) : line.index(b'"', len(_KEY))].decode()
-        self._lines[key] = len(self._segments) - 1, start, len(line)
+        if key in self._lines and not self._next_is_retried:
+            self._stale[key] = self._drop_files
+        self._lines[key] = len(self._segments) - 1, *place
         self._invalid.discard(key)
         (self._retried.add if self._next_is_retried else self._retried.discard)(key)
         self._next_is_retried = False
@@ -163,8 +173,12 @@ class FinishedWork:
                 if "files" in task:
                     self.groups[source].append([file["path"] for file in task["files"]])
         elif "removed" in values:
-            for key in values["removed"]:
+            removed = set(values["removed"])
+            for key in removed:
                 self._lines.pop(key, None)
+                self._stale[key] = self._drop_files
+            for path in [path for path, file in self._files.items() if file.key in removed]:
+                del self._files[path]
         elif "resized" in values:
             file = self._files.get(values["resized"])
             if file is not None:
@@ -174,6 +188,7 @@ class FinishedWork:
             for path in values["released"]:
                 self._files.pop(path, None)
         elif "drops" in values:
+            self._drop_files += 1
             for file in values["files"]:
                 self._files[file["path"]] = _File("", file["bytes"], file.get("temporary", ""))
         elif "finished" in values:
@@ -282,7 +297,7 @@ class FinishedWork:
                     remove_file(*self._located(file["path"]))
                     files.append(file["path"])
             removed.append(batch.key)
-            del self._lines[batch.key]
+            self.replaced(batch.key)
         return removed, files
 
     def _is_of_this_run(self, path: str) -> bool:
@@ -290,12 +305,19 @@ class FinishedWork:
         own = (*(join(folder, "") for folder in self._own_folders), redacted(join(self._scratch, "")))
         return path.startswith(own) or any(path.startswith(start) for start in self._output_places)
 
+    def replaced(self, key: str) -> None:
+        """A batch is processed again in this start of the run, or does not belong to it any more."""
+        if self._lines.pop(key, None) is not None:
+            self._stale[key] = self._drop_files
+
     def clean_drops(self) -> Iterator[tuple[str, int]]:
-        """Take the rows of batches that are not used out of the drop ledger: the changed files and their sizes."""
+        """Take the rows of batches that do not count out of the drop ledger: the changed files and their sizes."""
         from tamis.runs.drops import keep_drops
 
-        for path, file in self._files.items():
-            if not file.key and os.path.exists(path) and keep_drops(path, self._used):
+        ledgers = [path for path, file in self._files.items() if not file.key] if self._stale else []
+        for number, path in enumerate(ledgers):
+            stale = {key for key, count in self._stale.items() if number < count}
+            if stale and os.path.exists(path) and keep_drops(path, self._used - stale):
                 yield path, os.path.getsize(path)
 
     def files(self) -> Iterator[str]:
@@ -311,7 +333,7 @@ class FinishedWork:
     def _read(self, segment: int, start: int, length: int) -> bytes:
         file = self._segments[segment]
         file.seek(start)
-        return file.read(length)
+        return located(file.read(length), self._own)
 
 
 def _sizes(directory: str, storage_options: dict[str, Any]) -> dict[str, int]:

@@ -7,6 +7,8 @@ Each task costs the driver an entry in a list. A thread of the journal commits t
 3. the records are appended to the ledger, with one ``fsync``: from here on the work counts;
 4. the files get their final names, and output tasks are listed in ``outputs.jsonl``.
 
+If the run directory is on an object store, the record is uploaded before output files get their final names.
+
 When a run is continued, what earlier starts have finished is not recorded again, only counted.
 """
 
@@ -27,6 +29,7 @@ from tamis.errors import PublishError, redacted
 from tamis.runs.directory import RunDirectory, kept_output
 from tamis.runs.finished_work import FinishedBatch, FinishedWork
 from tamis.runs.ledger import Ledger
+from tamis.runs.mirror import SEGMENT_BYTES, Mirror
 from tamis.runs.publication import publish, remove_unpublished, sync
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import base_name, is_local, write_problem
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 COMMIT_S = 0.25
 """Seconds between two commits. This is how long finished work may stay without its final name."""
+
+UPLOAD_S = 1.0
+"""The same where each commit is an upload to an object store."""
 
 MAX_PENDING = 2000
 """Records that are committed earlier than that."""
@@ -64,6 +70,7 @@ class _Commit:
     outputs: list[str] = field(default_factory=list)
     drops: list[tuple[str, pa.Table]] = field(default_factory=list)
     drop_rows: int = 0
+    removed: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.outputs)
@@ -81,7 +88,7 @@ class RunJournal:
 
     Args:
         directory: The run's directory.
-        commit_s: Seconds between two commits.
+        commit_s: Seconds between two commits; :data:`COMMIT_S` or :data:`UPLOAD_S` by default.
         check: Called with each file before it is recorded. It raises for a file that must not become output.
         finished: What earlier starts of the run have finished.
     """
@@ -89,13 +96,14 @@ class RunJournal:
     def __init__(
         self,
         directory: RunDirectory,
-        commit_s: float = COMMIT_S,
+        commit_s: float | None = None,
         check: Callable[[Publish], None] | None = None,
         finished: FinishedWork | None = None,
     ) -> None:
-        self._directory, self._commit_s, self._check = directory, commit_s, check
+        self._directory, self._check, self._mirror = directory, check, directory.mirror
+        self._commit_s = commit_s if commit_s is not None else COMMIT_S if self._mirror is None else UPLOAD_S
         self.finished = finished or FinishedWork(directory)
-        self._ledger = Ledger(directory.ledger)
+        self._ledger = Ledger(directory.ledger, None if self._mirror is None else SEGMENT_BYTES)
         self._output_log = Path(directory.path, "outputs.jsonl").open("w", encoding="utf-8")  # noqa: SIM115 - held open
         self._drop_files = 0
         self._pool: ThreadPoolExecutor | None = None
@@ -139,6 +147,7 @@ class RunJournal:
             if not self._directory.keeps(item.final):
                 self._count(redacted(item.final), item.rows, item.nbytes)
             self.finished.supersede(redacted(item.final))
+        self.finished.replaced(batch.key)
         record = batch.line([*batch.files, *map(ledger_entry, published)])
         syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
         with self._changed:
@@ -169,11 +178,14 @@ class RunJournal:
         """
         removed, files = self.finished.remove_unused(stages)
         self.removed += [path for path in files if not self._directory.keeps(path)]
-        if stages is None and removed:
-            for path, nbytes in self.finished.clean_drops():
-                self.note({"resized": path, "bytes": nbytes})
+        with self._changed:
+            self._pending.removed += files
+        resized = list(self.finished.clean_drops()) if stages is None else []
+        for path, nbytes in resized:
+            self.note({"resized": path, "bytes": nbytes})
         if removed:
             self.note({"removed": removed})
+        if removed or resized:
             self.flush()
 
     def finish(self, line: dict[str, Any]) -> None:
@@ -283,12 +295,23 @@ class RunJournal:
             for record in commit.records:
                 self._ledger.append(record)
             self._ledger.commit()
+        if self._mirror is not None:
+            self._upload(self._mirror, commit)
         for item in commit.published:
             if is_local(item.final):
                 _publish(item)
         list(self._threads().map(_publish, [item for item in commit.published if not is_local(item.final)]))
         self._output_log.writelines(commit.outputs)
         self._output_log.flush()
+
+    def _upload(self, mirror: Mirror, commit: _Commit) -> None:
+        """Upload the record of finished work, and the files of the run directory that it names."""
+        for item in commit.published:
+            if self._directory.records(item.final):
+                _publish(item)
+        named = [file["path"] for record in commit.records for file in record.get("files", ())]
+        resized = [record["resized"] for record in commit.records if "resized" in record]
+        mirror.commit([*named, *resized, *commit.removed])
 
     def _write_drops(self, drops: list[tuple[str, pa.Table]]) -> Publish:
         """One Parquet file for the drop ledgers of several tasks."""

@@ -1,9 +1,11 @@
 """The ledger: the one place where work becomes output.
 
 Workers write files under private names; the driver adds lines that name them, commits, then renames. A file is output
-only if a committed line names it. Lines are JSON, in numbered segments, one segment per start of the driver. Segments
-are appended to and never changed, so the ledger is safe on network file systems and can be read by eye. The last line
-of each commit holds a checksum of the lines before it: what a crash cut off, or a disk damaged, is recognised.
+only if a committed line names it. Lines are JSON, in numbered segments; each start of the driver begins a new one.
+Segments are appended to and never changed, so the ledger is safe on network file systems and can be read by eye. What
+a crash cut off, or a disk damaged, is recognised: the last line of each commit holds a checksum of the lines before it.
+
+Files of the run directory itself are named ``run:/drops/...``, so that the directory can be moved or copied.
 """
 
 from __future__ import annotations
@@ -17,10 +19,15 @@ from typing import Any
 import xxhash
 
 _COMMIT = b'{"commit":'
+_OWN = b'"run:/'
 
 
 class Ledger:
     """Append-only record of finished work.
+
+    Args:
+        directory: The directory of the segments, in the run directory.
+        segment_bytes: A segment that is larger than this is followed by a new one; without a limit by default.
 
     Attributes:
         segment: The number of the segment that is written.
@@ -36,21 +43,30 @@ class Ledger:
     [{'task': 'a', 'files': ['x']}]
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, segment_bytes: int | None = None) -> None:
         os.makedirs(directory, exist_ok=True)
-        self.segment = 1 + max((int(n[:6]) for n in segments(directory)), default=0)
-        self._file = open(os.path.join(directory, f"{self.segment:06d}.jsonl"), "xb")  # noqa: PTH123, SIM115 - held open
+        self._directory, self._segment_bytes = directory, segment_bytes
+        self.segment = max((int(n[:6]) for n in segments(directory)), default=0)
+        self._open()
         self._pending: list[bytes] = []
         self._commits = 0
+        self._own = own_prefix(directory)
+
+    def _open(self) -> None:
+        self.segment += 1
+        self._file = open(os.path.join(self._directory, f"{self.segment:06d}.jsonl"), "xb")  # noqa: PTH123, SIM115 - held open
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line. It counts once :meth:`commit` has returned."""
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-        self._pending.append(text.encode("utf-8", "backslashreplace") + b"\n")
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+        self._pending.append(text.replace(self._own, _OWN) + b"\n")
 
     def commit(self) -> None:
         """Write the lines added so far and force them to disk, all at once."""
         if self._pending:
+            if self._segment_bytes is not None and self._file.tell() > self._segment_bytes:
+                self._file.close()
+                self._open()
             self._commits += 1
             lines = b"".join(self._pending)
             self._pending.clear()
@@ -77,14 +93,35 @@ class Ledger:
                 yield json.loads(line)
 
 
+def own_prefix(directory: str) -> bytes:
+    """How the path of a file in the run directory begins, in JSON.
+
+    Args:
+        directory: The directory of the segments.
+    """
+    own = os.path.dirname(os.path.abspath(directory)) + os.sep
+    return json.dumps(own, ensure_ascii=False).encode("utf-8", "backslashreplace")[:-1]
+
+
+def located(line: bytes, own: bytes) -> bytes:
+    """A line with the paths that files of the run directory have now.
+
+    Args:
+        line: The line, as it is in the segment.
+        own: What :func:`own_prefix` gives.
+    """
+    return line.replace(_OWN, own) if _OWN in line else line
+
+
 def segments(directory: str) -> list[str]:
     """The names of the segments, oldest first."""
     names = os.listdir(directory) if os.path.isdir(directory) else []
     return sorted(n for n in names if n.endswith(".jsonl") and n[:6].isdecimal())
 
 
-def committed_lines(path: str, damaged: Callable[[str], object]) -> Iterator[tuple[int, bytes]]:
-    """The committed lines of one segment, each with the position of its first byte."""
+def committed_lines(path: str, damaged: Callable[[str], object]) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """The committed lines of one segment, with the position and the length that each has there."""
+    own = own_prefix(os.path.dirname(path))
     with Path(path).open("rb") as file:
         start, at, lines = 0, 0, []
         for line in file:
@@ -96,7 +133,7 @@ def committed_lines(path: str, damaged: Callable[[str], object]) -> Iterator[tup
                 continue
             if line.rpartition(b'"check":"')[2] == _checksum(b"".join(lines)) + b'"}\n':
                 for one in lines:
-                    yield start, one
+                    yield (start, len(one)), located(one, own)
                     start += len(one)
             else:
                 damaged(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tamis.runs.stats import GpuUse
+from tamis.runs.stats import GpuUse, WorkCounts
 
 __all__ = [
     "COMMON_LABELS",
@@ -17,7 +17,6 @@ __all__ = [
     "Metric",
     "Sample",
     "StageSample",
-    "WorkSample",
     "WorkerSample",
     "labels_table",
     "metrics_table",
@@ -231,28 +230,6 @@ class StageSample:
 
 
 @dataclass(frozen=True)
-class WorkSample:
-    """What one worker did in one group of stages.
-
-    Args:
-        stages: The stages of the group.
-        tasks: Tasks done.
-        rows_in, rows_out, bytes_in, bytes_out: What entered and left the group.
-        seconds: How long the tasks took.
-        queue_s: How long they waited.
-    """
-
-    stages: str
-    tasks: int
-    rows_in: int
-    rows_out: int
-    bytes_in: int
-    bytes_out: int
-    seconds: float
-    queue_s: float
-
-
-@dataclass(frozen=True)
 class WorkerSample:
     """One worker.
 
@@ -262,7 +239,7 @@ class WorkerSample:
         busy_s: Seconds in which it held a task.
         busy_ratio: The share of them in the last seconds.
         peak_memory_bytes: Highest resident memory of its process; ``None`` if it is not known.
-        work: What it did in each group of stages.
+        work: What it did in each group of stages, under their names.
     """
 
     worker: int
@@ -270,7 +247,7 @@ class WorkerSample:
     busy_s: float
     busy_ratio: float | None
     peak_memory_bytes: int | None
-    work: tuple[WorkSample, ...]
+    work: dict[str, WorkCounts]
 
 
 @dataclass(frozen=True)
@@ -332,7 +309,7 @@ class Sample:
                 if scope == "worker":
                     yield labels, worker
                 else:
-                    yield from (((*labels, work.stages), work) for work in worker.work)
+                    yield from (((*labels, stages), counts) for stages, counts in worker.work.items())
 
 
 def metrics_table(metrics: Sequence[Metric] = METRICS) -> str:

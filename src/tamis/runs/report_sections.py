@@ -11,6 +11,7 @@ from tamis.runs import figures
 from tamis.runs.figures import Step
 from tamis.runs.html import Tile, cell, escaped, fill, fixed, html_table, tiles_of
 from tamis.runs.pages.drop_section import DropExample, reasons_section
+from tamis.runs.pages.duplicate_section import duplicates_sections
 from tamis.runs.pages.findings import findings
 from tamis.runs.pages.flow import flow_picture
 from tamis.runs.pages.links import Links
@@ -37,6 +38,7 @@ def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Seq
         _stages(steps, sum(stage.seconds for stage in summary.stages if stage.internal)),
         throughput_section(view, steps),
         reasons_section(steps, examples, links),
+        *duplicates_sections(view),
         scores_section(view, steps),
         quarantine_section(summary, links),
         resources_section(view),

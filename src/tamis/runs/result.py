@@ -14,6 +14,7 @@ from tamis.runs.stats import RunSummary, StageStats
 from tamis.tasks import Task
 
 if TYPE_CHECKING:
+    from tamis.runs.duplicates import Duplicates
     from tamis.runs.failures import Failed
     from tamis.runs.why import RowStory
 
@@ -25,15 +26,16 @@ class RunResult:
 
     Attributes:
         summary: Everything that was counted.
-        run_dir: The run's directory.
+        run_dir: The run's directory, or its address.
         state: ``"done"``, or ``"done with failures"`` if rows or tasks were set aside (``summary.rows_set_aside``,
             ``summary.tasks_set_aside``). A run that fails or is interrupted raises and has no result.
     """
 
-    def __init__(self, directory: RunDirectory, summary: RunSummary) -> None:
-        self._directory, self._tasks = directory, directory.output_count()
+    def __init__(self, directory: RunDirectory, summary: RunSummary, output_tasks: int | None = None) -> None:
+        self._directory = directory
+        self._tasks = directory.output_count() if output_tasks is None else output_tasks
         self.summary = summary
-        self.run_dir = directory.path
+        self.run_dir = directory.address
         self.state = summary.state
 
     @property
@@ -58,6 +60,16 @@ class RunResult:
         """
         return read_drops(self._directory.drops)
 
+    def duplicates(self, stage: str = "") -> Duplicates:
+        """The duplicates that were removed: groups and their sizes, pairs with their texts, rates by source.
+
+        Args:
+            stage: The stage that removed them; all of them when not given.
+        """
+        from tamis.runs.duplicates import Duplicates
+
+        return Duplicates(self.run_dir, stage)
+
     def why(self, row: str = "", *, line: bool = False, where: tuple[str, str] | None = None) -> RowStory:
         """What became of a row, kept or dropped, and where it comes from.
 
@@ -68,14 +80,14 @@ class RunResult:
         """
         from tamis.runs.why import why
 
-        return why(self.run_dir, row, line=line, where=where)
+        return why(self._directory.path, row, line=line, where=where)
 
     @property
     def failures(self) -> list[Failed]:
         """Rows and tasks that were set aside, with their cause."""
         from tamis.runs.failures import failures
 
-        return list(failures(self.run_dir))
+        return list(failures(self._directory.path))
 
     def retry(self, pipeline: Any, stage: str = "") -> Any:
         """Run again what was set aside, with the mended pipeline: ``pipeline.retry(result.run_dir)``.

@@ -41,7 +41,7 @@ class TaskDone:
     Args:
         entry: The number of the first stage it went through.
         stages: The numbers of all stages that ran together.
-        ended_ns: When it ended, in nanoseconds since 1970.
+        ended_ns: When it ended, in nanoseconds of the monotonic clock.
         seconds: How long it took.
         queue_s: How long it had waited for a worker.
         task_ids: The tasks.
@@ -110,8 +110,14 @@ class RunTrace:
         self._trace, self._names = trace, list(stages)
         self._provider, self._is_own = _provider()
         self._tracer = self._provider.get_tracer("tamis", tamis.__version__)
-        self._run = self._tracer.start_span(f"run {pipeline}", attributes={"tamis.pipeline": pipeline, **attributes})
-        self._began_ns = time.time_ns()
+        self._began_ns = time.monotonic_ns()
+        # Spans have the wall clock's time, which may jump during a run, so it is read once.
+        self._since_1970_ns = time.time_ns() - self._began_ns
+        self._run = self._tracer.start_span(
+            f"run {pipeline}",
+            attributes={"tamis.pipeline": pipeline, **attributes},
+            start_time=self._began_ns + self._since_1970_ns,
+        )
         self._stages: dict[int, Any] = {}  # spans that have begun
         self._ended_ns: dict[int, int] = {}
         self._seen: Counter[int] = Counter()  # tasks, by their first stage
@@ -131,7 +137,7 @@ class RunTrace:
 
     def end(self, state: str, stats: Sequence[StageStats], error: str = "") -> None:
         """The run has ended: send what is left."""
-        now = time.time_ns()
+        now = time.monotonic_ns()
         for number, counts in enumerate(stats):
             if number not in self._stages:  # a source, which the driver itself lists, or a stage that had no tasks
                 self._begin_stage(number, self._began_ns)
@@ -139,11 +145,11 @@ class RunTrace:
             span.set_attributes({f"tamis.{name}": value for name, value in _counts(counts).items()})
             span.set_attribute("tamis.tasks_traced", self._shown[number])
         for number, span in self._stages.items():
-            span.end(self._ended_ns.get(number, now))
+            span.end(self._ended_ns.get(number, now) + self._since_1970_ns)
         self._run.set_attribute("tamis.state", state)
         if state == FAILED:
             self._run.set_status(self._status(redacted(error)))
-        self._run.end()
+        self._run.end(now + self._since_1970_ns)
         if self._is_own:
             self._provider.shutdown()
 
@@ -151,7 +157,10 @@ class RunTrace:
         context = self._trace.set_span_in_context(self._run)
         name = self._names[stage]
         self._stages[stage] = self._tracer.start_span(
-            f"stage {name}", context, attributes={"tamis.stage": name}, start_time=began_ns
+            f"stage {name}",
+            context,
+            attributes={"tamis.stage": name},
+            start_time=began_ns + self._since_1970_ns,
         )
 
     def _is_chosen(self, done: TaskDone) -> bool:
@@ -177,10 +186,11 @@ class RunTrace:
         if done.node:
             attributes["tamis.node"] = done.node
         context = self._trace.set_span_in_context(self._stages[done.entry])
-        span = self._tracer.start_span("task", context, attributes=attributes, start_time=began_ns)
+        start = began_ns + self._since_1970_ns
+        span = self._tracer.start_span("task", context, attributes=attributes, start_time=start)
         if done.error:
             span.set_status(self._status(redacted(done.error)))
-        span.end(done.ended_ns)
+        span.end(done.ended_ns + self._since_1970_ns)
 
     def _status(self, error: str) -> Any:
         return self._trace.Status(self._trace.StatusCode.ERROR, error)

@@ -79,6 +79,7 @@ class ProcessingStage(StageMetrics, Generic[X, Y]):
         fans_out: Whether it makes many tasks of one, which should spread over the workers.
         side_ports: Ports whose rows are dropped rows, or copies of rows on other ports: they are not counted as output.
         internal: Whether reports leave it out.
+        gpu_is_optional: Whether it runs on CPUs where there is no GPU, with a note, although it asks for one.
         overwrite_columns: Whether the columns of :meth:`adds_columns` may replace columns that are already there.
     """
 
@@ -99,8 +100,10 @@ class ProcessingStage(StageMetrics, Generic[X, Y]):
     makes_rows: ClassVar[Literal["same", "split", "joined", "new"]] = "same"
     fans_out: ClassVar[bool] = False
     internal: ClassVar[bool] = False
+    gpu_is_optional: ClassVar[bool] = False
     side_ports: ClassVar[frozenset[str]] = frozenset({DROPPED})
 
+    _misses_gpu: bool = False
     _num_workers: int | None = None
     _num_workers_per_node: float | None = None
     _ray_stage_spec: dict[str, Any] | None = None
@@ -228,7 +231,13 @@ class ProcessingStage(StageMetrics, Generic[X, Y]):
 
     def notes(self) -> list[str]:
         """Remarks for the user. They are shown with the plan; new ones are shown after the run."""
-        return []
+        return ["there is no GPU: it runs on CPUs"] if self._misses_gpu else []
+
+    def without_gpu(self) -> typing.Self:
+        """A copy that runs on CPUs, for a stage that can do without a GPU."""
+        changed = self.with_(resources=Resources(cpus=self.resources.cpus or 1.0))
+        object.__setattr__(changed, "_misses_gpu", True)
+        return changed
 
     def with_(
         self,
@@ -331,6 +340,13 @@ class SourceStage(ProcessingStage[X, Y]):
             count, ids = count + 1, ids + _number(task.get_deterministic_id())  # in any order
             yield task
         self.input_id = digest(count, ids)
+
+    def listing_id(self) -> str:
+        """A digest of what the input looks like now, which is quickly made; empty if there is no such digest.
+
+        It differs whenever :meth:`current_input_id` does.
+        """
+        return ""
 
     def current_input_id(self) -> str:
         """List the input as it is now, and return its id."""

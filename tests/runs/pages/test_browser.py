@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pages import CHROMIUM, FLAGS
-from sample_runs import branched_run, failed_run, many_stages_run, running_run, write_metrics
+from sample_runs import branched_run, duplicates_run, failed_run, many_stages_run, running_run, write_metrics
 
 from tamis.runs.pages.server import RunServer
 
@@ -28,6 +28,7 @@ PAGES = [
     "/runs/evil",
     "/runs/many",
     "/runs/failed",
+    "/runs/duplicates",
     "/runs/running",
     "/runs/evil/drops",
     "/runs/evil/drops?q=script",
@@ -62,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     branched_run(base / "b", runs / "evil", evil=True)
     many_stages_run(runs / "many", base / "c")
     failed_run(runs / "failed", base / "d")
+    duplicates_run(runs / "duplicates", base / "e")
     running_run(runs / "running", STAGES)
     return runs
 
@@ -129,7 +131,7 @@ def test_pages_fit_load_nothing_else_and_are_readable(browser: Any, server: RunS
 @pytest.mark.parametrize("width", [1100, 360])
 def test_the_report_does_so_without_a_server(browser: Any, folder: Path, scheme: str, width: int) -> None:
     tab = Tab(browser, viewport={"width": width, "height": 800}, color_scheme=scheme)
-    for name in ("branched", "evil", "many", "failed"):
+    for name in ("branched", "evil", "many", "failed", "duplicates"):
         page = (folder / name / "report.html").as_uri()
         tab.page.goto(page)
         tab.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
@@ -138,6 +140,37 @@ def test_the_report_does_so_without_a_server(browser: Any, folder: Path, scheme:
         assert tab.page.evaluate(CONTRAST)[0] >= 4.5
     assert tab.complaints == []
     assert all(url.startswith("file:") for url in tab.asked)
+    tab.context.close()
+
+
+MARKED = """() => {
+  const channel = (v) => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; };
+  const light = (color) => {
+    const [r, g, b] = color.match(/[0-9.]+/g).map(channel);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  return [...document.querySelectorAll("mark")].map((mark) => {
+    const style = getComputedStyle(mark), ink = light(style.color), ground = light(style.backgroundColor);
+    return (Math.max(ink, ground) + .05) / (Math.min(ink, ground) + .05);
+  });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_differences_of_duplicates_are_marked_and_readable(browser: Any, folder: Path, scheme: str) -> None:
+    tab = Tab(browser, viewport={"width": 1100, "height": 800}, color_scheme=scheme)
+    tab.page.goto((folder / "duplicates" / "report.html").as_uri())
+    tab.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    ratios = tab.page.evaluate(MARKED)
+    assert ratios
+    assert min(ratios) >= 4.5
+    marked = tab.page.locator("mark.lost").all_inner_texts()
+    assert any(text.startswith("<script>document.title=") for text in marked)
+    kept, lost = (tab.page.locator(f".pair .excerpt.{kind}").first.bounding_box() for kind in ("kept", "lost"))
+    assert kept["y"] == lost["y"]  # side by side
+    tab.page.set_viewport_size({"width": 360, "height": 800})
+    kept, lost = (tab.page.locator(f".pair .excerpt.{kind}").first.bounding_box() for kind in ("kept", "lost"))
+    assert lost["y"] >= kept["y"] + kept["height"]
     tab.context.close()
 
 

@@ -15,6 +15,7 @@ from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, PlanError
 from tamis.kernels.minhash import MinHash, band_hashes
+from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.testing import run_stage
@@ -79,7 +80,7 @@ def kept_ids(folder: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for file in folder.glob("*.jsonl") for line in file.open())
 
 
-def deduplicated(inputs: Any, output: Path, stage: FuzzyDeduplication, workers: int = 0, **reader: Any) -> Any:
+def deduplicated(inputs: Any, output: Path, stage: Any, workers: int = 0, **reader: Any) -> Any:
     pipeline = Pipeline("fuzzy", [JsonlReader(inputs, **reader), stage, JsonlWriter(str(output))])
     return pipeline.run(LocalExecutor(workers=workers), run_dir=output.parent / f"{output.name}.run", progress="off")
 
@@ -240,3 +241,22 @@ def test_a_missing_column_is_refused_by_the_plan(tmp_path: Path) -> None:
     (path,) = write(tmp_path / "in", corpus(13), 1)
     with pytest.raises(ColumnError, match="txt"):
         Pipeline("p", [JsonlReader(path), FuzzyDeduplication(text_field="txt")]).plan()
+
+
+def test_exact_duplicates_do_not_depend_on_the_order_of_files(tmp_path: Path) -> None:
+    rows = [{"text": f"text {n % 7}", "id": n} for n in range(60)]
+    paths = write(tmp_path / "in", rows, 5)
+    deduplicated(paths, tmp_path / "one", ExactDeduplication())
+    deduplicated(paths[::-1], tmp_path / "two", ExactDeduplication(), workers=2, files_per_partition=2)
+    assert kept_ids(tmp_path / "one") == kept_ids(tmp_path / "two")
+    assert len(kept_ids(tmp_path / "one")) == 7
+
+
+def test_signatures_on_a_gpu_fall_back_to_cpus_with_a_note(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(14), 1)
+    pipeline = Pipeline("p", [JsonlReader(path), FuzzyDeduplication(gpus=0.5), JsonlWriter(str(tmp_path / "gpu"))])
+    note = "FuzzyDeduplication (hash): there is no GPU: it runs on CPUs"
+    assert (note in str(pipeline.plan())) != LocalExecutor().has_gpus()
+    pipeline.run(run_dir=tmp_path / "run", progress="off")
+    deduplicated(path, tmp_path / "cpu", FuzzyDeduplication())
+    assert kept_ids(tmp_path / "gpu") == kept_ids(tmp_path / "cpu")

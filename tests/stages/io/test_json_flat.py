@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.stages.io.json_flat import parse_flat
 from tamis.stages.io.json_lines import parse_json_lines
 
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(300, suppress_health_check=[HealthCheck.too_slow])
 
 KEYS = ("a", "text", "é", "a b", "x" * 70)
 STRINGS = st.one_of(

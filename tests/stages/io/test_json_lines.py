@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError
 from tamis.kernels.lines import line_starts
@@ -278,7 +279,7 @@ BLANK = st.sampled_from([b"", b" ", b"\t\r", b"\r", b" " * 70])
 OTHER = st.sampled_from([b'{"a": 1}', b'{"a": "x"}', b'{"b": {"c": 1}}', b" {}", b"oops", b"\x0c", b'\xff{"a": 1}'])
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(lines=st.lists(BLANK | OTHER, max_size=12), end=st.sampled_from([b"", b"\n"]), chosen=st.booleans())
 def test_each_row_begins_where_its_line_does(lines: list[bytes], end: bytes, chosen: bool) -> None:
     data = b"\n".join(lines) + end
@@ -316,7 +317,7 @@ KEYS = st.sampled_from(["a", "b", "é", 'q"', "\\", ""])
 ROWS = st.lists(st.dictionaries(KEYS, JSON_VALUES, max_size=4), min_size=1, max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(rows=ROWS, ascii_only=st.booleans(), spaces=st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]))
 def test_the_fast_way_and_the_careful_way_agree(rows: list[Any], ascii_only: bool, spaces: tuple[str, str]) -> None:
     data = "".join(json.dumps(r, ensure_ascii=ascii_only, separators=spaces) + "\n" for r in rows).encode()
@@ -328,7 +329,7 @@ def test_the_fast_way_and_the_careful_way_agree(rows: list[Any], ascii_only: boo
         assert fast.column_names == careful.column_names
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(rows=ROWS, place=st.floats(0, 1), byte=st.binary(min_size=0, max_size=2), cut=st.integers(0, 3))
 def test_what_the_fast_way_accepts_is_valid(rows: list[Any], place: float, byte: bytes, cut: int) -> None:
     data = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode()

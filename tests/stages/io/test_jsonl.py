@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError, PlanError
 from tamis.stages.io import JsonlReader, JsonlReaderStage
@@ -105,7 +106,7 @@ def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path, read: Any, end
     assert read(JsonlReader(str(tmp_path), blocksize=4096)).rows == ROWS
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(0, 30), max_size=20),
     cuts=st.lists(st.integers(0, 700), max_size=6),

@@ -71,12 +71,29 @@ def store(monkeypatch: pytest.MonkeyPatch) -> str:
     return f"memory://locks{next(numbers)}/.lock"
 
 
-def test_a_lock_of_another_machine_holds_until_it_expires(store: str) -> None:
+def test_a_lock_of_another_machine_holds_until_it_expires(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "RENEWED_S", 0.05)
     held_by(store)
     with pytest.raises(PlanError, match="on elsewhere since"):
         acquire(store, "runs/b")
     held_by(store, renewed=time.time() - EXPIRES_S - 1)
     acquire(store, "runs/b").release()
+    held_by(store, renewed=time.time() + EXPIRES_S + 1)  # left by a machine whose clock was wrong
+    acquire(store, "runs/b").release()
+
+
+@pytest.mark.parametrize("hours", [-6, 6])
+def test_a_holder_that_renews_its_lock_keeps_it_whatever_its_clock_says(
+    store: str, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    monkeypatch.setattr(locks, "RENEWED_S", 0.1)
+    lock = acquire(store, "runs/a")
+    monkeypatch.setattr(time, "time", lambda: real() + 3600 * hours)
+    with pytest.raises(PlanError, match="another run writes there"):
+        acquire(store, "runs/b")
+    assert not lock.is_lost()
+    lock.release()
 
 
 def test_a_lock_is_renewed_and_a_lost_one_is_noticed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:

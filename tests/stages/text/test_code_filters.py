@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 import regex
 from comment_parser import comment_parser
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.stages.text.filters import DocumentFilter, ScoreFilter
 from tamis.stages.text.filters import code as filters
@@ -58,7 +59,7 @@ PARTS = [
     ],
 ]
 CODE = st.one_of(st.text(), st.lists(st.sampled_from(PARTS), max_size=15).map("".join))
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(150, suppress_health_check=[HealthCheck.too_slow])
 
 VECTORISED: list[DocumentFilter] = [
     filters.NumberOfLinesOfCodeFilter(min_lines=2, max_lines=5),

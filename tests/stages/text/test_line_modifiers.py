@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.stages.text.modifiers import C4LineCleaner, CleanLines, Modify, RefinedWebLineCleaner, UrlRemover
 from tamis.stages.text.modifiers.line_rules import LineModifier
@@ -34,7 +35,7 @@ MODIFIERS: list[LineModifier] = [
 
 
 @pytest.mark.parametrize("modifier", MODIFIERS, ids=range(len(MODIFIERS)))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, suppress_health_check=[HealthCheck.too_slow])
 @given(texts=TEXTS)
 @example(texts=["", " ", "\n", "A", "A.B", "0reAD MORE...", "a\n\n\nSHOUT\n"])
 def test_both_forms_give_the_same(modifier: LineModifier, texts: list[str]) -> None:

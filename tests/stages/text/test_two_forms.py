@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.stages.text import filters, modifiers
 from tamis.stages.text.filters import DocumentFilter
@@ -51,7 +52,7 @@ NEED_MORE = {
 }
 """Filters that cannot be made without a model or a choice; they have tests of their own."""
 
-MANY = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(120, suppress_health_check=[HealthCheck.too_slow])
 
 FILTERS: list[DocumentFilter] = [
     *(

@@ -10,14 +10,15 @@ from typing import Any
 import ftfy
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.stages.text.modifiers import Modify, UnicodeNormalizer, UnicodeReformatter
 from tamis.stages.text.modifiers.mojibake import find_suspects
 from tamis.tasks import DocumentBatch
 
-MANY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(250, suppress_health_check=[HealthCheck.too_slow])
 ENCODINGS = [
     *["latin-1", "sloppy-windows-1252", "sloppy-windows-1251", "sloppy-windows-1250", "sloppy-windows-1253"],
     *["sloppy-windows-1254", "sloppy-windows-1257", "iso-8859-2", "macroman", "cp437"],

@@ -79,6 +79,10 @@ class LocalExecutor:
         mode = "" if self.execution_mode == "streaming" else f", {self.execution_mode} mode"
         return f"local, {kind}{'' if self.substrate in ('auto', 'inline') else f' on {self.substrate}'}{mode}"
 
+    def has_gpus(self) -> bool:
+        """Whether this machine has a GPU."""
+        return bool(host.gpus())
+
     def check(self, plan: Plan) -> None:
         """Refuse a plan that cannot run here, before anything is touched."""
         in_processes = self._in_processes(plan)

@@ -81,6 +81,11 @@ class RayDataExecutor:
         """The executor in a few words."""
         return f"Ray Data{', without the head node' if self.ignore_head_node else ''}"
 
+    def has_gpus(self) -> bool:
+        """Whether a machine of the cluster has a GPU."""
+        load_ray("RayDataExecutor")
+        return any(node.gpus for node in nodes_of(self._session.begin(), ignore_head=self.ignore_head_node))
+
     def check(self, plan: Plan) -> None:
         """Raise if the plan cannot run here, before anything is touched."""
         load_ray("RayDataExecutor")

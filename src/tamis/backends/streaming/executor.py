@@ -83,6 +83,11 @@ class StreamingExecutor:
         where = f" at {self.address}" if self.address else ""
         return f"streaming on Ray{where}{mode}"
 
+    def has_gpus(self) -> bool:
+        """Whether a machine of the cluster has a GPU."""
+        load_ray()
+        return any(node.gpus for node in self._connected().nodes())
+
     def check(self, plan: Plan) -> None:
         """Refuse a plan that does not fit on the cluster, before anything is touched."""
         load_ray()
@@ -128,7 +133,7 @@ class StreamingExecutor:
         with exported_by_ray(run, plan.name):
             return carry_out(plan, run, substrate, registry, limits, places, autoscaler)
 
-    def _connected(self, plan: Plan) -> Cluster:
+    def _connected(self, plan: Plan | None = None) -> Cluster:
         if self._cluster is None:
             self._cluster = Cluster(
                 self.address,
@@ -139,7 +144,7 @@ class StreamingExecutor:
             )
             # A plan that was checked may never be carried out.
             weakref.finalize(self, self._cluster.close).atexit = False
-        if any(g.resources.gpu_memory_gb for g in plan.groups):
+        if plan is not None and any(g.resources.gpu_memory_gb for g in plan.groups):
             self._cluster.measure_cards()
         return self._cluster
 

@@ -108,6 +108,11 @@ class XennaExecutor:
         mode = "" if self.execution_mode == "streaming" else ", batch mode"
         return f"Xenna{mode}{', without the head node' if self.ignore_head_node else ''}"
 
+    def has_gpus(self) -> bool:
+        """Whether a machine of the cluster has a GPU."""
+        load_ray("XennaExecutor")
+        return any(node.gpus for node in nodes_of(self._session.begin(), ignore_head=self.ignore_head_node))
+
     def check(self, plan: Plan) -> None:
         """Raise if the plan cannot run here, before anything is touched."""
         if importlib.util.find_spec("cosmos_xenna") is None:

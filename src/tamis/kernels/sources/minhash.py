@@ -56,7 +56,8 @@ def fill_sketch(
         first_round(hashes, count, places, bits, sketch)
         parts += 1
         held = count
-    if count_empty(sketch, places, bits) == 0:
+    empty = count_empty(sketch, places, bits)
+    if empty == 0:
         return
     known = hashes
     if parts > 1:
@@ -80,12 +81,12 @@ def fill_sketch(
             if held < 0:
                 count = next_shingles(text, size, by_words, ngram, multiplier, power, key, state, items, room, hashes)
             if place < 0:
-                later_round(known, count, number, places, bits, sketch)
+                empty -= later_round(known, count, number, places, bits, sketch)
             else:
-                fill_one(known, count, number, place, bits, sketch)
+                empty -= fill_one(known, count, number, place, bits, sketch)
             if held >= 0 or count == 0:
                 break
-        if count_empty(sketch, places, bits) == 0:
+        if empty == 0:
             return
 
 

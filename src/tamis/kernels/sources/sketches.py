@@ -35,28 +35,38 @@ def first_round(hashes, count, places, bits, sketch):
 
 @helper
 def later_round(hashes, count, number, places, bits, sketch):
+    """Returns how many places were filled for the first time. A value of all ones counts as none."""
     salt = uint64(number) * K0
     tag = uint64(number) << uint64(bits)
+    ones = FULL >> uint64(64 - bits)
+    filled = 0
     for i in range(count):
         h = mix(hashes[i] ^ salt, K1 ^ salt)
-        place = place_of(h, places)
-        sketch[place] = min(sketch[place], tag | value_of(h, bits))
+        value = value_of(h, bits)
+        if value != ones:
+            place = place_of(h, places)
+            held = sketch[place]
+            filled += 1 if held == FULL else 0
+            sketch[place] = min(held, tag | value)
+    return filled
 
 
 @helper
 def fill_one(hashes, count, number, place, bits, sketch):
-    """A round in which all hashes go to one place."""
+    """A round in which all hashes go to one place. Returns 1 if it was filled for the first time."""
     salt = uint64(number) * K0
-    least = sketch[place]
-    tag = uint64(number) << uint64(bits)
+    least = ones = FULL >> uint64(64 - bits)
     for i in range(count):
-        least = min(least, tag | value_of(mix(hashes[i] ^ salt, K1 ^ salt), bits))
-    sketch[place] = least
+        least = min(least, value_of(mix(hashes[i] ^ salt, K1 ^ salt), bits))
+    held = sketch[place]
+    if least != ones:
+        sketch[place] = min(held, uint64(number) << uint64(bits) | least)
+    return 1 if held == FULL and least != ones else 0
 
 
 @helper
 def count_empty(sketch, places, bits):
-    """How many places are empty after a round. A value of all ones counts as none."""
+    """How many places are empty after the first round. A value of all ones counts as none."""
     ones = FULL >> uint64(64 - bits)
     empty = 0
     for place in range(places):

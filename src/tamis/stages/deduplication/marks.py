@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.arrays import arrow_array, numpy_array
+from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange.files import Rows, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -24,7 +24,7 @@ from tamis.stages.scratch import load_task
 from tamis.stages.spill import ScratchSource, ScratchStage, spilled_files, spilled_tasks
 from tamis.tasks import FileGroup, RowNames, TableTask
 
-__all__ = ["KeptRows", "RemoveMarked", "document_numbers", "file_of", "name_texts", "row_of", "write_marks"]
+__all__ = ["KeptRows", "RemoveMarked", "by_name", "document_numbers", "file_of", "name_texts", "row_of", "write_marks"]
 
 Documents = NDArray[np.uint64]
 
@@ -74,11 +74,30 @@ def name_texts(names: RowNames) -> pa.Array:
     >>> name_texts(RowNames.numbered("a", 2)).to_pylist()
     ['a:0', 'a:1']
     """
-    positions = arrow_array(names.positions).cast(pa.string())
-    parts = pa.repeat("", len(names)) if names.parts is None else pc.fill_null(names.parts, "")
-    return pc.binary_join_element_wise(
-        names.source_column().cast(pa.string()), ":", positions, parts.cast(pa.string()), ""
-    )
+    # Scalars are made by hand: pc would make them of Python strings, for which pyarrow imports pandas.
+    nothing, colon = (text_array([text])[0] for text in ("", ":"))
+    pieces = [names.source_column().cast(pa.string()), colon, arrow_array(names.positions).cast(pa.string())]
+    if names.parts is not None:
+        pieces.append(pc.fill_null(names.parts, nothing).cast(pa.string()))
+    return pc.binary_join_element_wise(*pieces, nothing)
+
+
+def by_name(table: pa.Table) -> tuple[NDArray[Any], ...]:
+    """Keys that sort rows by their names: by source, then position, then part, the most important last.
+
+    >>> table = RowNames(("b", "a"), np.array([1, 5]), np.array([0, 1], np.int32)).added_to(pa.table({"x": [1, 2]}))
+    >>> np.lexsort(by_name(table)).tolist()
+    [1, 0]
+    """
+    names = RowNames.taken_from(table)[1]
+    if names is None:
+        return ()
+    places = np.empty(len(names.sources), np.int64)
+    places[sorted(range(len(places)), key=names.sources.__getitem__)] = np.arange(len(places))
+    sources = np.zeros(len(names), np.int64) if names.codes is None else places[names.codes]
+    if names.parts is None:
+        return names.positions, sources
+    return numpy_array(pc.rank(pc.fill_null(names.parts, ""), tiebreaker="dense")), names.positions, sources
 
 
 @dataclass

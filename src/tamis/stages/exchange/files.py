@@ -8,6 +8,7 @@ each file that has rows for it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,13 @@ def put_together(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_cells(
-    final: str, rows: Rows, cells: Ints, edges: Ints, keys: pa.Array | None = None, count: int = 0
+    final: str,
+    rows: Rows,
+    cells: Ints,
+    edges: Ints,
+    keys: pa.Array | None = None,
+    count: int = 0,
+    compress: bool = True,
 ) -> Publish:
     """Write rows in cells to a file with an index, ready to be published.
 
@@ -111,6 +118,7 @@ def write_cells(
         edges: The first row of each cell, and one past the last row of the last.
         keys: The smallest key of each cell, for cells that are ranges.
         count: A number to keep with the file, see :attr:`Cells.count`.
+        compress: Whether to compress the rows. Hashes do not get smaller, only slower to write and to read.
     """
     table = rows.table.unify_dictionaries().combine_chunks()
     metadata = {**(table.schema.metadata or {}), _KIND: cloudpickle.dumps((rows.kind, rows.dataset_name))}
@@ -120,7 +128,8 @@ def write_cells(
     sizes = [measured.slice(start, stop - start).nbytes for start, stop in spans]
 
     def fill(sink: pa.NativeFile) -> None:
-        options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
+        codec = "lz4" if compress and pa.Codec.is_available("lz4") else None
+        options = pa.ipc.IpcWriteOptions(compression=codec)
         offsets = []
         with pa.ipc.new_stream(sink, schema, options=options) as writer:
             writer.write_batch(_first_batch(table, schema).slice(0, 0))
@@ -301,5 +310,12 @@ def _wanted(cells: pa.Table) -> list[tuple[str, list[tuple[int, int]]]]:
 def _decode(head: pa.Buffer, body: pa.Buffer) -> Rows:
     table = pa.ipc.open_stream(pa.py_buffer(b"".join((head, body)))).read_all()
     metadata = dict(table.schema.metadata)
-    kind, name = cloudpickle.loads(metadata.pop(_KIND))
+    kind, name = _kind_of(metadata.pop(_KIND))
     return Rows(table.replace_schema_metadata(metadata or None), kind, name)
+
+
+@functools.lru_cache(maxsize=64)
+def _kind_of(pickled: bytes) -> tuple[type[TableTask], str]:
+    """Class and label of the batches: the same in all cells of an exchange, as a rule."""
+    kind: tuple[type[TableTask], str] = cloudpickle.loads(pickled)
+    return kind

@@ -84,7 +84,9 @@ def write_partitions(owner: Exchange[Any, Any], final: str, rows: Rows, count: i
     return write_by(final, rows, (hashes % np.uint64(owner.partitions)).astype(np.int64), count)
 
 
-def write_by(final: str, rows: Rows, partition: Ints | NDArray[np.uint16], count: int = 0) -> Publish:
+def write_by(
+    final: str, rows: Rows, partition: Ints | NDArray[np.uint16], count: int = 0, compress: bool = True
+) -> Publish:
     """Write rows by the number of their partition; those of a partition stay in their order.
 
     Numbers of 16 bits are sorted several times as fast.
@@ -92,9 +94,9 @@ def write_by(final: str, rows: Rows, partition: Ints | NDArray[np.uint16], count
     by_partition = np.argsort(partition, kind="stable")
     numbers, starts = np.unique(partition[by_partition], return_index=True)
     table = rows.table.unify_dictionaries().take(arrow_array(by_partition.astype(np.int64)))
-    return write_cells(
-        final, rows.with_table(table), numbers.astype(np.int64), np.append(starts, len(partition)), count=count
-    )
+    edges = np.append(starts, len(partition))
+    sorted_rows = rows.with_table(table)
+    return write_cells(final, sorted_rows, numbers.astype(np.int64), edges, count=count, compress=compress)
 
 
 def hash_rows(table: pa.Table, by: Sequence[str]) -> Hashes:

@@ -110,7 +110,7 @@ def too_long(what: str, limit: int, path: str, **place: int | None) -> DataError
 
 def refused(error: DataError, on_error: str, raw: bytes = b"") -> BadRows:
     """Raise an error, or turn it into an entry for the quarantine, as a reader's ``on_error`` says."""
-    if on_error == "raise":
+    if on_error == "raise" or error.transient:
         raise error
     return BadRows((BadRow(error.path, error.line, error.byte, error.problem, raw),))
 
@@ -301,7 +301,7 @@ def _streamed_parts(
         try:
             piece = next(stream, b"")
         except DataError as e:
-            if on_error == "raise":
+            if on_error == "raise" or e.transient:
                 raise
             broken, piece = e, b""
         if skipping and piece:  # inside a line that is too long

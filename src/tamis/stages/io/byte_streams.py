@@ -167,8 +167,8 @@ def head(file: FileSlice, storage_options: dict[str, Any], at_most: int = 2**20)
             pieces.append(piece)
             if sum(map(len, pieces)) >= at_most:
                 break
-    except DataError:
-        if not pieces:
+    except DataError as e:
+        if not pieces or e.transient:
             raise
     return b"".join(pieces)[:at_most].removeprefix(BOM)
 
@@ -184,6 +184,8 @@ def whole_lines(path: str, pieces: Iterator[bytes], broken: list[BadRow], max_ro
         try:
             piece = next(pieces, b"")
         except DataError as e:
+            if e.transient:
+                raise
             broken.append(BadRow(path, None, byte, e.problem, b"".join(rest)))
             return
         ends = piece.rfind(b"\n") + 1 if piece else 0

@@ -11,6 +11,7 @@ import os
 from typing import Any, Final
 
 from tamis.stages.io.paths import base_name, filesystem, is_local, join, open_read, remove_file
+from tamis.stages.io.retries import with_retries
 from tamis.tasks.storage import write_whole
 
 __all__ = ["CARD", "CARD_FILES", "CARD_MARK", "RUN_FILE", "RUN_MARK", "is_card_file", "remove_card", "write_card_file"]
@@ -35,10 +36,14 @@ def is_card_file(path: str, storage_options: dict[str, Any] | None = None) -> bo
     if mark is None:
         return False
     try:
-        with open_read(path, storage_options) as file:
-            return mark in file.read(_HEAD_BYTES)
+        return with_retries(lambda: mark in _head(path, storage_options))
     except Exception:  # noqa: BLE001 - a file that cannot be read is for the reader to report
         return False
+
+
+def _head(path: str, storage_options: dict[str, Any] | None) -> bytes:
+    with open_read(path, storage_options) as file:
+        return file.read(_HEAD_BYTES)
 
 
 def remove_card(directory: str, storage_options: dict[str, Any]) -> None:
@@ -59,7 +64,7 @@ def write_card_file(path: str, content: str, storage_options: dict[str, Any]) ->
         return True
     fs, inner = filesystem(path, storage_options)
     fs.invalidate_cache()
-    if fs.exists(inner) and not is_card_file(path, storage_options):
+    if with_retries(lambda: fs.exists(inner)) and not is_card_file(path, storage_options):
         return False
-    fs.pipe_file(inner, data)
+    with_retries(lambda: fs.pipe_file(inner, data))
     return True

@@ -17,6 +17,7 @@ from typing import Any
 from tamis.errors import DataError, did_you_mean
 from tamis.stages.io.card_files import is_card_file
 from tamis.stages.io.paths import base_name, escaped, filesystem, is_local, is_utf8, join, parent, protocol, reading
+from tamis.stages.io.retries import with_retries
 from tamis.tasks import FileSlice
 
 __all__ = ["Listing"]
@@ -294,7 +295,7 @@ class _RemoteTree:
             return "directory" if path.endswith("/") else "missing" if "*" in path else "file"
         with reading(path):
             try:
-                info = self._fs.info(self._inner(path))
+                info = with_retries(lambda: self._fs.info(self._inner(path)))
             except FileNotFoundError:
                 return "missing"
         return "directory" if info["type"] == "directory" else "file"
@@ -302,7 +303,7 @@ class _RemoteTree:
     def names(self, directory: str) -> tuple[list[str], set[str]]:
         inner = self._inner(directory)
         with reading(directory):
-            listed = self._fs.ls(inner, detail=True)
+            listed = with_retries(lambda: self._fs.ls(inner, detail=True))
         entries = {base_name(i["name"]): i for i in listed if i["name"].rstrip("/") != inner}
         self._details = {join(directory, name): info for name, info in entries.items()}
         return sorted(n for n in entries if n), {n for n, info in entries.items() if info["type"] == "directory"}
@@ -311,7 +312,7 @@ class _RemoteTree:
         info = self._details.get(path)
         if info is None or info.get("size") is None:
             with reading(path):
-                info = self._fs.info(self._inner(path))
+                info = with_retries(lambda: self._fs.info(self._inner(path)))
         changes = ("etag", "ETag", "md5Hash", "LastModified", "last_modified", "mtime", "modified", "created")
         version = next((str(info[c]) for c in changes if info.get(c)), "")
         size = info.get("size")

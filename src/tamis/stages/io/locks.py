@@ -3,8 +3,8 @@
 On a local disk the lock is the operating system's (``flock``): it ends with the process that holds it, however that
 ends. Where there is no such lock (an object store, a file system without ``flock``, Windows) it is a small object that
 names its holder and that the holder renews every 30 seconds. It may be taken over from a process of the same machine
-that no longer runs, and from any holder that has not renewed it for 10 minutes; the clocks of the machines must not
-differ by more than a few minutes.
+that no longer runs, and from any holder that has not renewed it for 10 minutes. Since clocks differ and jump, a lock
+that looks that old is watched for a minute first: a holder that renews it keeps it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from tamis.errors import PlanError, redacted
 from tamis.stages.io.paths import base_name, filesystem, is_local, parent, writing
+from tamis.stages.io.retries import with_retries
 
 __all__ = ["Lock", "acquire", "is_running"]
 
@@ -37,6 +38,9 @@ EXPIRES_S = 600.0
 
 _SETTLE_S = 1.0
 """How long to wait before looking whether another run created the same lock object at the same moment, in seconds."""
+
+_RELEASE_S = 10.0
+"""For how many seconds the holder tries to remove a lock object. One that stays can be taken over, see above."""
 
 _NO_FLOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
@@ -78,11 +82,13 @@ class Holder:
         """The content of the lock."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
-    def is_gone(self) -> bool:
-        """Whether the lock may be taken over: its process has ended, or it was not renewed for too long."""
-        if self.host == socket.gethostname() and os.name == "posix" and not is_running(self.pid):
-            return True
-        return time.time() - self.renewed > EXPIRES_S
+    def has_ended(self) -> bool:
+        """Whether it is known that its process has ended."""
+        return self.host == socket.gethostname() and os.name == "posix" and not is_running(self.pid)
+
+    def looks_old(self) -> bool:
+        """Whether it was not renewed for too long, if all clocks were right."""
+        return abs(time.time() - self.renewed) > EXPIRES_S
 
 
 def acquire(path: str, run_dir: str, storage_options: dict[str, Any] | None = None) -> Lock:
@@ -191,7 +197,7 @@ class LockObject:
         self._path, self._holder = path, holder
         self._fs, self._inner = filesystem(path, storage_options)
         with writing(path):
-            self._take()
+            with_retries(self._take)
         self._released, self._lost = threading.Event(), False
         self._renewal = threading.Thread(target=self._renew, name=f"tamis-lock-{base_name(path)}", daemon=True)
         self._renewal.start()
@@ -200,7 +206,9 @@ class LockObject:
         found = self._read()
         if found is not None:
             holder = Holder.parse(found)
-            if holder is None or not holder.is_gone():
+            if holder is not None and holder.token == self._holder.token:
+                return  # the store took it, but its answer was lost
+            if holder is None or not (holder.has_ended() or (holder.looks_old() and self._stays(found))):
                 raise _held(self._path, holder)
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._inner)
@@ -212,6 +220,17 @@ class LockObject:
         if mine is None or mine.token != self._holder.token:
             raise _held(self._path, mine)
 
+    def _stays(self, content: bytes) -> bool:
+        """Whether no one renews the object for as long as two renewals take."""
+        watched_s = 2 * RENEWED_S
+        _LOG.warning("the lock %s seems to be left over; watching it for %g s", redacted(self._path), watched_s)
+        deadline = time.monotonic() + watched_s
+        while time.monotonic() < deadline:
+            time.sleep(watched_s / 20)
+            if self._read() != content:
+                return False
+        return True
+
     def _create(self) -> bool:
         """Write the object; return whether the store made sure that there was none."""
         try:
@@ -219,6 +238,8 @@ class LockObject:
                 file.write(self._holder.encode())
             return True
         except FileExistsError:
+            if self._is_mine():  # the store took it, but its answer was lost
+                return True
             raise _held(self._path, Holder.parse(self._read() or b"")) from None
         except (ValueError, NotImplementedError):  # the store cannot create exclusively
             self._fs.pipe_file(self._inner, self._holder.encode())
@@ -248,16 +269,15 @@ class LockObject:
 
     def is_lost(self) -> bool:
         """Whether another run has taken it over."""
-        return self._lost or not self._is_mine()
+        return self._lost or not with_retries(self._is_mine, known=True)
 
     def release(self) -> None:
         """Give it up. Doing it again changes nothing."""
         if self._released.is_set():
             return
         self._released.set()
-        if self._is_mine():
-            with contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(self._inner)
+        with contextlib.suppress(FileNotFoundError):
+            with_retries(lambda: self._fs.rm_file(self._inner) if self._is_mine() else None, _RELEASE_S)
 
 
 Lock: TypeAlias = FileLock | LockObject

@@ -120,7 +120,13 @@ class ObjectFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
 
         name = path.strip("/").partition("/")[0]
         if name not in self._actors:
-            self._actors[name] = ray.get_actor(name, namespace=_NAMESPACE)
+            gone = FileNotFoundError(f"{PROTOCOL}://{name}: these files ended with the driver that made them")
+            if not ray.is_initialized():  # looking for the actor would start a cluster
+                raise gone
+            try:
+                self._actors[name] = ray.get_actor(name, namespace=_NAMESPACE)
+            except ValueError as error:
+                raise gone from error
         return self._actors[name]
 
     def _ask(self, path: str, method: str, *arguments: Any) -> Any:

@@ -39,6 +39,7 @@ from tamis.stages.io.paths import (
     renames,
     writing,
 )
+from tamis.stages.io.retries import with_retries
 from tamis.stages.io.sink import FileSink
 
 __all__ = ["MARKER", "OutputDirectory", "WriterRun"]
@@ -349,7 +350,8 @@ class OutputDirectory:
         fs, inner = filesystem(self.path, self._destination.storage_options)
         with reading(self.path):
             fs.invalidate_cache()
-            found = [name[len(inner) :].lstrip("/") for name in fs.find(inner)] if fs.exists(inner) else []
+            names = with_retries(lambda: fs.find(inner) if fs.exists(inner) else [])
+            found = [name[len(inner) :].lstrip("/") for name in names]
         outputs = tuple(n.removesuffix(MARKER) for n in found if base_name(n) == MARKER and n != MARKER)
         yield from _visible(n for n in found if not n.startswith(outputs))
 
@@ -361,7 +363,7 @@ class OutputDirectory:
                     data = file.read()
             else:
                 fs, inner = filesystem(path, self._destination.storage_options)
-                data = fs.cat_file(inner)
+                data = with_retries(lambda: fs.cat_file(inner))
         except FileNotFoundError:
             return []
         try:
@@ -383,7 +385,7 @@ class OutputDirectory:
                 os.replace(f"{path}.tmp", path)
             else:
                 fs, inner = filesystem(path, self._destination.storage_options)
-                fs.pipe_file(inner, data)
+                with_retries(lambda: fs.pipe_file(inner, data))
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:

@@ -13,8 +13,9 @@ from tamis.errors import PlanError, redacted
 from tamis.sizes import byte_size
 from tamis.stages.base import SourceStage
 from tamis.stages.io.arguments import path_list
+from tamis.stages.io.folder_digest import folder_digest
 from tamis.stages.io.listing import Listing
-from tamis.stages.io.paths import absolute, base_name, compression_of, parent, protocol, with_compressions
+from tamis.stages.io.paths import absolute, base_name, compression_of, is_local, parent, protocol, with_compressions
 from tamis.stages.resources import Resources
 from tamis.tasks import EmptyTask, FileGroup, FileSlice
 
@@ -110,6 +111,13 @@ class FilePartitioningStage(SourceStage[EmptyTask, FileGroup]):
             if len(group) == len(paths) and not any(self._is_cut(file) for file in group):
                 known.append([present.pop(path) for path in paths])
         return known, iter(present.values())
+
+    def listing_id(self) -> str:
+        addresses = self._addresses()
+        if not all(is_local(path) and os.path.exists(path) for path in addresses):  # a pattern, for instance
+            return ""
+        found = folder_digest(addresses)
+        return "" if found is None else found.text
 
     def files(self) -> Iterator[FileSlice]:
         """The files themselves, in order."""

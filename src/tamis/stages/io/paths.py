@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tamis.errors import DataError, MissingExtraError, PlanError, StorageError, TamisError, redacted
+from tamis.stages.io.retries import causes, may_pass
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -254,7 +255,13 @@ def _explained(path: str, explain: Callable[[str, Exception], TamisError]) -> It
 
 def cannot_read(path: str, error: Exception) -> DataError:
     """The error a user sees for a file that cannot be read."""
-    chain = list(_causes(error))
+    explained = _unreadable(path, error)
+    explained.transient = not is_local(path) and may_pass(error)
+    return explained
+
+
+def _unreadable(path: str, error: Exception) -> DataError:
+    chain = list(causes(error))
     for cause in chain:
         if isinstance(cause, ConnectionError | socket.gaierror | TimeoutError):
             why = cause.strerror or str(cause) or "no answer in time"
@@ -274,7 +281,9 @@ def cannot_read(path: str, error: Exception) -> DataError:
 
 def cannot_write(path: str, error: Exception, problem: str = "this cannot be written") -> StorageError:
     """The error a user sees for a file or directory that cannot be written."""
-    return StorageError(redacted(f"{path}: {problem}: {write_problem(error)}"))
+    explained = StorageError(redacted(f"{path}: {problem}: {write_problem(error)}"))
+    explained.transient = not is_local(path) and may_pass(error)
+    return explained
 
 
 def write_problem(error: Exception) -> str:
@@ -288,15 +297,6 @@ def write_problem(error: Exception) -> str:
     return why or f"{type(error).__name__}: {error}"
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those it was raised from, at most ten."""
-    for _ in range(10):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _without_secrets(error: Exception) -> Exception | None:
     """The exception as the cause of another; ``None`` if a traceback would show a password or a signature."""
-    return None if any(redacted(str(e)) != str(e) for e in _causes(error)) else error
+    return None if any(redacted(str(e)) != str(e) for e in causes(error)) else error

@@ -23,6 +23,7 @@ from tamis.errors import PlanError
 from tamis.kernels.hashing import hash_text_128, normalize_text
 from tamis.sizes import byte_size, size_text
 from tamis.stages.deduplication.keep import Keep
+from tamis.stages.deduplication.marks import by_name
 from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, put_together, read_cells, read_indexes
 from tamis.stages.io.paths import join
 from tamis.stages.spill import ScratchSource, spilled_files
@@ -167,10 +168,10 @@ def _pieces(cells: pa.Table, share: int, shares: int) -> Iterator[pa.Table]:
 
 
 def _best(table: pa.Table) -> pa.Table:
-    """Of each hash the row that stays, sorted by the hash. A stable sort leaves ties in the order of the input."""
+    """Of each hash the row that stays, sorted by the hash. Ties go to the first by name or in the input."""
     low, high = _hashes(table)
     ranks = (numpy_array(table.column("rank")),) if "rank" in table.column_names else ()
-    order = np.lexsort((*ranks, high, low))
+    order = np.lexsort((*by_name(table), *ranks, high, low))
     low, high = low[order], high[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])

@@ -32,7 +32,7 @@ REASON = "exact duplicate"
 
 @dataclass
 class ExactDeduplication(CompositeStage[TableTask, TableTask]):
-    """Keep one of each set of documents with the same text, by default the first in the order of the input.
+    """Keep one of each set of documents with the same text, by default the first by name (path, then position).
 
     Texts are compared by a 128-bit hash. A document without text (null) is not a duplicate of anything. The drop ledger
     says of each duplicate which row it is a duplicate of (``score_text``).

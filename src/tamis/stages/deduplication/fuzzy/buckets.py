@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,7 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
     keep: Keep
     partitions: int
     pairs: bool = False
+    gpu_is_optional: ClassVar[bool] = True
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field, *self.keep.columns]
@@ -67,22 +68,36 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
     def text_columns(self) -> list[str]:
         return [self.text_field]
 
+    def ordered_columns(self) -> list[str]:
+        return self.keep.columns
+
     def process(self, task: TableTask) -> Iterator[Publish]:
         name = format_order(task.order) + SUFFIX
         yield spill(task, join(self._directory, "rows"))
         column = read_column(task.columns([self.text_field]), self.text_field, self.name)
         column = text_values(column, self.text_field, self.name)
-        signatures = self.minhash.signatures(column)
-        present = np.flatnonzero(numpy_array(pc.is_valid(column)))
+        signatures = self._signatures(column)
         yield self._documents(join(self._directory, "documents", name), task, signatures)
-        buckets = band_hashes(signatures, self.num_bands)[present].reshape(-1)
+        buckets = band_hashes(signatures, self.num_bands)
+        present = np.arange(len(buckets))
+        if column.null_count:
+            present = np.flatnonzero(numpy_array(pc.is_valid(column)))
+            buckets = buckets[present]
+        buckets = buckets.reshape(-1)
         rows = np.repeat(present.astype(np.uint32), self.num_bands)
         columns = {"bucket": arrow_array(buckets), "row": arrow_array(rows)}
         if self.pairs:
             columns["key"] = arrow_array(np.repeat(hash_text_64(column)[present], self.num_bands))
         table = Rows(pa.table(columns))
         partition = (buckets % np.uint64(self.partitions)).astype(np.uint16)
-        yield write_by(join(self._directory, "buckets", name), table, partition)
+        yield write_by(join(self._directory, "buckets", name), table, partition, compress=False)
+
+    def _signatures(self, column: pa.ChunkedArray) -> NDArray[Any]:
+        if not self.resources.requires_gpu:
+            return self.minhash.signatures(column)
+        from tamis.kernels.gpu import minhash as gpu
+
+        return gpu.signatures(self.minhash, column)
 
     def _documents(self, final: str, task: TableTask, signatures: NDArray[Any]) -> Publish:
         columns = {"sketch": sketches(signatures)}
@@ -93,7 +108,7 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         names = task.names
         rows = Rows(documents if names is None else names.added_to(documents))
         edges = np.array([0, documents.num_rows], np.int64)
-        return write_cells(final, rows, np.zeros(1, np.int64), edges, count=batch_digest(task))
+        return write_cells(final, rows, np.zeros(1, np.int64), edges, count=batch_digest(task), compress=False)
 
 
 @dataclass

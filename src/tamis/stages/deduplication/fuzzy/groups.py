@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
@@ -19,7 +18,15 @@ from tamis.kernels.components import Components
 from tamis.kernels.hashing import hash_text_128
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES, index_files
 from tamis.stages.deduplication.fuzzy.sketches import estimated_similarity, sketch_bytes
-from tamis.stages.deduplication.marks import Documents, document_numbers, file_of, name_texts, row_of, write_marks
+from tamis.stages.deduplication.marks import (
+    Documents,
+    by_name,
+    document_numbers,
+    file_of,
+    name_texts,
+    row_of,
+    write_marks,
+)
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -131,7 +138,8 @@ class SendMembers(ScratchStage[FileGroup, FileGroup]):
         table = table.append_column("group", arrow_array(groups))
         table = table.append_column("document", arrow_array(document_numbers(task.reader_config["file"], rows)))
         final = join(self._directory, "groups", format_order(task.order) + SUFFIX)
-        yield write_by(final, Rows(table), (spread(groups) % np.uint64(self.partitions)).astype(np.uint16))
+        partition = (spread(groups) % np.uint64(self.partitions)).astype(np.uint16)
+        yield write_by(final, Rows(table), partition, compress=False)
 
 
 def spread(groups: Documents) -> NDArray[np.uint64]:
@@ -168,24 +176,30 @@ class GroupPartitions(ScratchSource[FileGroup]):
 class ChooseKept(ScratchStage[FileGroup, FileGroup]):
     """Choose the document of each group that stays, and mark the others.
 
-    A document of the index stays before all of the input; then the rank decides, then the name. The partition is read
-    twice, and only the documents that stay are in memory at once: a group may be of any size.
+    A document of the index stays before all of the input; then the rank decides, then the name. A large
+    partition is read twice, and only the documents that stay are in memory at once: a group may be of any size.
 
     Args:
         folder: The folder of the deduplication.
         partitions: How many partitions of groups there are.
+        has_index: Whether there may be documents of an index among them.
     """
 
     partitions: int
+    has_index: bool = False
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        repeated = self._names_of_input(task)
-        kept = self._kept(task, repeated)
+        repeated = self._names_of_input(task) if self.has_index else None
+        tables: Callable[[], Iterable[pa.Table]] = functools.partial(self._read, task, repeated)
+        if task.reader_config["parts"].rows <= _WRITTEN_AT_ONCE:
+            whole = list(tables())
+            tables = lambda: whole  # noqa: E731 - small enough to be read once
+        kept = self._kept(tables())
         groups, documents = (numpy_array(kept.column(name)) for name in ("group", "document"))
         sketches = sketch_bytes(kept.column("sketch"))
         names = RowNames.taken_from(kept)[1]
         texts = pa.nulls(len(groups), pa.string()) if names is None else name_texts(names)
-        for number, table in enumerate(self._read(task, repeated)):
+        for number, table in enumerate(tables()):
             document = numpy_array(table.column("document"))
             place = np.searchsorted(groups, numpy_array(table.column("group")))
             removed = np.flatnonzero((documents[place] != document) & (file_of(document) >= NEW_FILES))
@@ -197,16 +211,16 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
             yield write_marks(final, document[removed], texts.take(arrow_array(original)), similarity)
         self.log_metric("groups", len(groups))
 
-    def _kept(self, task: FileGroup, repeated: NDArray[np.uint64] | None) -> pa.Table:
+    def _kept(self, tables: Iterable[pa.Table]) -> pa.Table:
         """The documents that stay, sorted by group."""
         best: pa.Table | None = None
-        for table in self._read(task, repeated):
+        for table in tables:
             both = table if best is None else pa.concat_tables([best, table], promote_options="permissive")
             columns = {name: numpy_array(both.column(name)) for name in ("group", "document")}
             ranks = numpy_array(both.column("rank")) if "rank" in both.column_names else np.zeros(1, np.uint64)
             is_new = file_of(columns["document"]) >= NEW_FILES
             ranks = np.where(is_new, ranks, np.uint64(0))
-            order = np.lexsort((*_by_name(both), ranks, is_new, columns["group"]))
+            order = np.lexsort((columns["document"], *by_name(both), ranks, is_new, columns["group"]))
             firsts = np.ones(len(order), np.bool_)
             in_order = columns["group"][order]
             firsts[1:] = in_order[1:] != in_order[:-1]
@@ -240,19 +254,6 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
                 held = []
         if held:
             yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
-
-
-def _by_name(table: pa.Table) -> tuple[NDArray[Any], ...]:
-    """Keys that sort rows by their names: by source, then position, then part, the most important last."""
-    names = RowNames.taken_from(table)[1]
-    if names is None:
-        return (numpy_array(table.column("document")),)
-    places = np.empty(len(names.sources), np.int64)
-    places[sorted(range(len(places)), key=names.sources.__getitem__)] = np.arange(len(places))
-    sources = np.zeros(len(names), np.int64) if names.codes is None else places[names.codes]
-    if names.parts is None:
-        return names.positions, sources
-    return numpy_array(pc.rank(pc.fill_null(names.parts, ""), tiebreaker="dense")), names.positions, sources
 
 
 def _name_hashes(table: pa.Table) -> NDArray[np.uint64]:

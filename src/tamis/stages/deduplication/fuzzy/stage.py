@@ -25,6 +25,7 @@ from tamis.stages.deduplication.fuzzy.verify import ComparePairs, PairPartitions
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked
 from tamis.stages.io.paths import absolute
+from tamis.stages.resources import Resources
 from tamis.stages.spill import folder_for
 from tamis.tasks import TableTask
 
@@ -69,6 +70,8 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         partitions: How many parts buckets and groups are divided into; as many can be worked on at the same time.
         memory_budget: Memory for the tables of this stage on one machine, in bytes or as ``"8GB"``. What does not fit
             is worked on in parts that are kept on disk.
+        gpus: GPUs, or the share of one, for each worker that makes signatures; they are the same as on a CPU. Where
+            there is no GPU, CPUs make them, and the plan says so.
 
     >>> from tamis.testing import run_stage
     >>> text = "The quick brown fox jumps over the lazy dog, and the lazy dog does not mind it at all today"
@@ -94,6 +97,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
     within: bool = True
     partitions: int = 16
     memory_budget: int | str = "2GiB"
+    gpus: float = 0.0
     name: str = "FuzzyDeduplication"
 
     def __post_init__(self) -> None:
@@ -140,8 +144,9 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         settings = tuple((name, list(value) if isinstance(value, tuple) else value) for name, value in settings)
         check_index(index, dict(settings))
         keep, verifies = Keep.parse(self.keep), self.verify is not None
+        hashing = HashBands(folder, minhash, self.num_bands, self.text_field, keep, parts, verifies)
         stages: dict[str, ProcessingStage[Any, Any]] = {
-            "hash": HashBands(folder, minhash, self.num_bands, self.text_field, keep, parts, verifies),
+            "hash": hashing.with_(resources=Resources(cpus=1, gpus=self.gpus)) if self.gpus else hashing,
             "buckets": BucketPartitions(folder, memory, index),
             "edges": FindEdges(folder, parts, self.within, verifies),
         }
@@ -159,10 +164,10 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             "members": MemberFiles(folder, index),
             "send": SendMembers(folder, parts),
             "groups": GroupPartitions(folder, memory),
-            "choose": ChooseKept(folder, parts),
+            "choose": ChooseKept(folder, parts, has_index=bool(index)),
         }
         if index and self.update_index:
-            stages["rows"] = IndexedRows(folder, NEW_FILES, index, settings)
+            stages["rows"] = IndexedRows(folder, NEW_FILES, index=index, settings=settings)
             last: ProcessingStage[Any, Any] = RemoveAndIndex(folder, REASON, index)
         else:
             stages["rows"] = KeptRows(folder, NEW_FILES)

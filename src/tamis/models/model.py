@@ -1,0 +1,235 @@
+"""A model: where its files are, how they get there, and whether they are what they should be.
+
+A model is named by a folder or by a name on the Hugging Face hub. It is looked for in ``TAMIS_MODELS_DIR``, where
+``tamis models bundle`` puts models for machines without a network, then in the hub's cache, then on the hub. Only files
+that hold no code are fetched and loaded, unless the user says otherwise.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tamis.errors import MissingExtraError, ModelError
+
+__all__ = ["LOCK", "Model", "bundled_folder"]
+
+LOCK = "tamis-model.json"
+"""The file of a bundled model that names its files with their sizes and hashes."""
+
+_PLAIN = ("*.json", "*.txt", "*.model", "*.safetensors", "*.tiktoken", "*.onnx", "*.md", "*.jinja", "*.npz")
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_CODE = ("*.py",)
+_LEAST_HEADER = 8
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on the hub or in a folder.
+
+    Args:
+        name: A name on the Hugging Face hub, ``"organisation/name"``, or the path of a folder.
+        revision: The commit, branch or tag on the hub. A commit never changes.
+        cache_dir: Where the hub's files are kept; by default where all programs keep them.
+        token: The user's token, for models that need one.
+        trust_remote_code: Whether Python code that comes with the model may run.
+        allow_pickle: Whether weights may come in pickled files, which can run any code when they are loaded.
+
+    >>> Model("./no-such-folder").folder()
+    Traceback (most recent call last):
+    tamis.errors.ModelError: there is no model folder ./no-such-folder
+    """
+
+    name: str
+    revision: str | None = None
+    cache_dir: str | None = None
+    token: str | None = field(default=None, repr=False)
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the name is that of a folder, not one on the hub."""
+        return os.path.isdir(self.name) or self.name.startswith((".", "~", os.sep)) or self.name.count("/") > 1
+
+    def folder(self) -> str:
+        """The folder with the model's files, without using the network. Raises ``ModelError`` if it is not there."""
+        if self.is_folder:
+            path = os.path.expanduser(self.name)
+            if not os.path.isdir(path):
+                raise ModelError(f"there is no model folder {self.name}")
+            return path
+        bundled = bundled_folder(self.name, self.revision)
+        if bundled is not None:
+            return bundled
+        return self._from_hub(local_only=True)
+
+    def fetch(self) -> str:
+        """The folder with the model's files; they are fetched from the hub if they are not on this machine."""
+        try:
+            return self.folder()
+        except ModelError:
+            if self.is_folder:
+                raise
+        return self._from_hub(local_only=False)
+
+    def check(self) -> None:
+        """Raise ``ModelError`` if files of the model are missing, cut off or changed.
+
+        Files that a lock names are compared with it; weights as safetensors must be as long as their header says.
+        """
+        folder = Path(self.folder())
+        for path, size, digest in _locked(folder):
+            _check_file(folder / path, size, digest)
+        weights = [path for path in folder.rglob("*.safetensors") if path.is_file()]
+        for file in weights:
+            _check_safetensors(file)
+        if not weights and not self.allow_pickle:
+            pickled = [path.name for pattern in _PICKLED for path in folder.rglob(pattern)]
+            if pickled:
+                raise ModelError(
+                    f"the model {self.name} has its weights only in {pickled[0]}, a pickled file, which could run any "
+                    "code. Convert it to safetensors, or allow it with Model(..., allow_pickle=True)"
+                )
+
+    def bundle(self, directory: str) -> str:
+        """Copy the model to a folder below ``directory``, for a machine without a network; returns that folder.
+
+        There it is found if ``TAMIS_MODELS_DIR`` is the directory. A lock with the hashes of its files is written.
+        """
+        source = Path(self.fetch())
+        self.check()
+        target = Path(directory) / _folder_name(self.name if not self.is_folder else source.name, self.revision)
+        partial = target.with_name(f".{target.name}.tmp")
+        shutil.rmtree(partial, ignore_errors=True)
+        files: dict[str, Any] = {}
+        for path in self._wanted(source):
+            copy = partial / path
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / path, copy)
+            files[path.as_posix()] = {"size": copy.stat().st_size, "sha256": _sha256(copy)}
+        lock = {"name": self.name, "revision": self.revision, "files": files}
+        (partial / LOCK).write_text(json.dumps(lock, indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(partial, target)
+        return str(target)
+
+    def load(self, kind: str = "AutoModel", **settings: Any) -> Any:
+        """The model itself, as ``transformers`` loads it, ready to compute.
+
+        Args:
+            kind: The class of ``transformers`` that loads it.
+            settings: More arguments of ``from_pretrained``, such as ``dtype``.
+        """
+        try:
+            import transformers
+        except ImportError as error:
+            raise MissingExtraError(f"the model {self.name}", package="transformers", extra="models") from error
+        folder = self.folder()
+        options = {"trust_remote_code": self.trust_remote_code, "local_files_only": True, **settings}
+        if not self.allow_pickle:
+            options["use_safetensors"] = True
+        try:
+            return getattr(transformers, kind).from_pretrained(folder, **options).eval()
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
+
+    def _from_hub(self, *, local_only: bool) -> str:
+        try:
+            import huggingface_hub as hub
+            from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+        except ImportError as error:
+            raise MissingExtraError(f"the model {self.name}", package="huggingface_hub", extra="models") from error
+        patterns = [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+        try:
+            return str(
+                hub.snapshot_download(
+                    self.name,
+                    revision=self.revision,
+                    cache_dir=self.cache_dir,
+                    token=self.token,
+                    allow_patterns=patterns,
+                    local_files_only=local_only,
+                )
+            )
+        except (LocalEntryNotFoundError, FileNotFoundError) as error:
+            reached = (
+                "it is not on this machine"
+                if local_only
+                else "it is not on this machine, and the hub cannot be reached"
+            )
+            raise ModelError(
+                f"the model {self.name}: {reached}. `tamis models fetch {self.name}` fetches it. For a machine without "
+                f"a network, run `tamis models bundle {self.name} FOLDER` elsewhere, and set TAMIS_MODELS_DIR=FOLDER"
+            ) from error
+        except (HfHubHTTPError, OSError) as error:
+            raise ModelError(f"the model {self.name} cannot be fetched: {error}") from error
+        except ValueError as error:
+            raise ModelError(f"{self.name!r} is neither a folder nor the name of a model: {error}") from error
+
+    def _wanted(self, folder: Path) -> Iterator[Path]:
+        patterns = [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.name != LOCK and any(fnmatch.fnmatch(path.name, p) for p in patterns):
+                yield path.relative_to(folder)
+
+
+def bundled_folder(name: str, revision: str | None = None) -> str | None:
+    """The folder of a model in ``TAMIS_MODELS_DIR``, or ``None``.
+
+    >>> bundled_folder("organisation/no-such-model") is None
+    True
+    """
+    directory = os.environ.get("TAMIS_MODELS_DIR", "")
+    path = os.path.join(directory, _folder_name(name, revision))
+    return path if directory and os.path.isdir(path) else None
+
+
+def _folder_name(name: str, revision: str | None) -> str:
+    return name.replace("/", "--") + (f"@{revision}" if revision else "")
+
+
+def _locked(folder: Path) -> Iterator[tuple[str, int, str]]:
+    """The files that the lock of a model names, with their sizes and hashes."""
+    lock = folder / LOCK
+    if not lock.exists():
+        return
+    try:
+        for path, known in json.loads(lock.read_text(encoding="utf-8"))["files"].items():
+            yield path, int(known["size"]), str(known["sha256"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{lock} is damaged: {error!r}. Bundle the model again") from None
+
+
+def _check_file(path: Path, size: int, digest: str) -> None:
+    if not path.exists():
+        raise ModelError(f"{path} is missing: fetch or bundle the model again")
+    if path.stat().st_size != size or _sha256(path) != digest:
+        raise ModelError(f"{path} is not the file that was bundled: it is damaged or was changed. Bundle it again")
+
+
+def _check_safetensors(path: Path) -> None:
+    """Raise if a file of weights is cut off: its header says how long it is."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(_LEAST_HEADER).ljust(_LEAST_HEADER, b"\xff"))
+        try:
+            header = json.loads(file.read(length)) if length <= size - _LEAST_HEADER else None
+            ends = [value["data_offsets"][1] for key, value in (header or {}).items() if key != "__metadata__"]
+        except (ValueError, KeyError, TypeError, IndexError):
+            header = None
+    if header is None or _LEAST_HEADER + length + max(ends, default=0) != size:
+        raise ModelError(f"{path} is damaged or cut off ({size:,} bytes): fetch the model again")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,203 @@
+"""Duplicates by source: how many rows of each source were removed, and in which source the rows are that stay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tamis.arrays import numpy_array
+from tamis.runs.ledger import Ledger
+from tamis.runs.lineage import input_files
+
+__all__ = ["OTHERS", "SourceCounts", "SourcePair", "SourceRate", "folder_of", "rows_read", "sources_of"]
+
+OTHERS: Final = "others"
+"""Stands for all sources that are not listed."""
+
+By = Literal["file", "folder"]
+
+
+@dataclass(frozen=True)
+class SourceRate:
+    """How many rows of a source are duplicates.
+
+    Args:
+        source: The file or the folder; :data:`OTHERS` for those that are not listed.
+        removed: Rows of it that were removed.
+        rows: Rows of it that the run has read; ``None`` where that is not known.
+    """
+
+    source: str
+    removed: int
+    rows: int | None = None
+
+    @property
+    def share(self) -> float | None:
+        """The share of its rows that was removed, 0 to 1."""
+        return self.removed / self.rows if self.rows else None
+
+
+@dataclass(frozen=True)
+class SourcePair:
+    """How many rows of one source were removed because of rows of another, or the same.
+
+    Args:
+        removed: Where the removed rows are from; :data:`OTHERS` for the pairs that are not listed.
+        kept: Where the rows are from that are kept in their place.
+        rows: How many rows were removed.
+    """
+
+    removed: str
+    kept: str
+    rows: int
+
+
+class SourceCounts:
+    """Counts removed rows by the sources of both rows of a pair."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, int] = {}
+        self._pairs = np.zeros(0, np.uint64)
+        self._counts = np.zeros(0, np.int64)
+
+    def add(self, removed: pa.Array, kept: pa.Array) -> None:
+        """Count rows.
+
+        Args:
+            removed: The sources of the rows that were removed.
+            kept: The sources of those that stay.
+        """
+        pairs = (self._codes(removed) << np.uint64(32)) | self._codes(kept)
+        found, counts = np.unique(pairs, return_counts=True)
+        both, places = np.unique(np.concatenate([self._pairs, found]), return_inverse=True)
+        sums = np.zeros(len(both), np.int64)
+        np.add.at(sums, places.reshape(-1), np.concatenate([self._counts, counts]))
+        self._pairs, self._counts = both, sums
+
+    def _codes(self, sources: pa.Array) -> NDArray[np.uint64]:
+        encoded = pc.fill_null(sources, "").dictionary_encode()
+        known = self._sources
+        codes = [known.setdefault(source, len(known)) for source in encoded.dictionary.to_pylist()]
+        found: NDArray[np.uint64] = np.array([*codes, 0], np.uint64)[numpy_array(encoded.indices)]
+        return found
+
+    def pairs(self, by: By) -> dict[tuple[str, str], int]:
+        """Removed rows for each pair of sources."""
+        names = [_grouping(by)(source) for source in self._sources]
+        found: dict[tuple[str, str], int] = {}
+        for pair, count in zip(self._pairs.tolist(), self._counts.tolist(), strict=True):
+            key = names[pair >> 32], names[pair & (2**32 - 1)]
+            found[key] = found.get(key, 0) + count
+        return found
+
+    def between(self, by: By, most: int) -> list[SourcePair]:
+        """The most frequent pairs of sources, and the rest in one."""
+        ranked = sorted(self.pairs(by).items(), key=lambda item: (-item[1], item[0]))
+        listed = [SourcePair(removed, kept, rows) for (removed, kept), rows in ranked[:most]]
+        rest = sum(rows for _, rows in ranked[most:])
+        return [*listed, SourcePair(OTHERS, OTHERS, rest)] if rest else listed
+
+    def rates(self, by: By, most: int, read: Sequence[tuple[frozenset[str], int]]) -> list[SourceRate]:
+        """The sources with the most removed rows, and the rest in one."""
+        removed: dict[str, int] = {}
+        for (source, _), rows in self.pairs(by).items():
+            removed[source] = removed.get(source, 0) + rows
+        rows_of = _rows_by(_grouping(by), read)
+        for source in rows_of:
+            removed.setdefault(source, 0)
+        ranked = sorted(removed.items(), key=lambda item: (-item[1], item[0]))
+        listed = [SourceRate(source, rows, rows_of.get(source)) for source, rows in ranked[:most]]
+        rest = [source for source, _ in ranked[most:]]
+        if not rest:
+            return listed
+        known = [rows_of.get(source) for source in rest]
+        total = None if None in known else sum(rows for rows in known if rows is not None)
+        return [*listed, SourceRate(OTHERS, sum(removed[source] for source in rest), total)]
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders of all sources."""
+        return {folder_of(source) for source in self._sources}
+
+
+def folder_of(source: str) -> str:
+    """The folder of a file.
+
+    >>> folder_of("data/web/a.jsonl"), folder_of("s3://bucket/a.jsonl"), folder_of("a stage")
+    ('data/web', 's3://bucket', 'a stage')
+    """
+    folder, slash, _ = source.replace(os.sep, "/").rpartition("/")
+    return folder or slash or source
+
+
+def _grouping(by: By) -> Callable[[str], str]:
+    if by not in ("file", "folder"):
+        raise ValueError(f"by={by!r}: must be 'file' or 'folder'")
+    return folder_of if by == "folder" else str
+
+
+def _rows_by(group: Callable[[str], str], read: Sequence[tuple[frozenset[str], int]]) -> dict[str, int]:
+    """Rows read of each source, for those of which it is known."""
+    found: dict[str, int] = {}
+    unclear: set[str] = set()
+    for paths, rows in read:
+        sources = {group(path) for path in paths}
+        if len(sources) == 1:
+            (source,) = sources
+            found[source] = found.get(source, 0) + rows
+        else:  # a task with small files of several sources: only their sum was counted
+            unclear |= sources
+    return {source: rows for source, rows in found.items() if source not in unclear}
+
+
+def rows_read(run_dir: str) -> list[tuple[frozenset[str], int]]:
+    """How many rows a run has read, by the files that were read together; from its ledger."""
+    paths: dict[str, set[str]] = {}
+    for file in input_files(run_dir):
+        for task in file.task_ids:
+            paths.setdefault(task, set()).add(file.path)
+    found: dict[str, tuple[frozenset[str], int]] = {}
+    for line in Ledger.read(os.path.join(run_dir, "ledger")) if paths else ():
+        for key in line.get("removed", ()):
+            found.pop(key, None)
+        if "key" not in line or not all(task in paths for task in line["tasks"]):
+            continue
+        counts = line.get("counts", {}).get(line["stage"], {})
+        files = frozenset().union(*(paths[task] for task in line["tasks"]))
+        found[line["key"]] = files, int(counts.get("rows_out", 0)) + _lost(counts)
+    return _added(found.values())
+
+
+def _lost(counts: dict[str, Any]) -> int:
+    """Rows that the first stage itself dropped or set aside."""
+    dropped = counts.get("dropped", 0)
+    dropped = sum(dropped.values()) if isinstance(dropped, dict) else dropped
+    return int(dropped) + int(counts.get("quarantined", 0))
+
+
+def _added(found: Iterable[tuple[frozenset[str], int]]) -> list[tuple[frozenset[str], int]]:
+    sums: dict[frozenset[str], int] = {}
+    for files, rows in found:
+        sums[files] = sums.get(files, 0) + rows
+    return list(sums.items())
+
+
+def sources_of(names: pa.Array) -> pa.Array:
+    """The sources of rows, from their names.
+
+    >>> sources_of(pa.array(["a.jsonl:120", "s3://b/c:0/2", None])).to_pylist()
+    ['a.jsonl', 's3://b/c', None]
+    """
+    return pc.struct_field(parts_of(names), "source")
+
+
+def parts_of(names: pa.Array) -> pa.Array:
+    """The parts of the names of rows: ``source``, ``position`` and ``part``, all as text."""
+    return pc.extract_regex(names, r"^(?P<source>(?s:.*)):(?P<position>\d+)(?P<part>[^:]*)$")

@@ -1,0 +1,74 @@
+"""Models in folders and on the hub: found, checked, bundled, and refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tamis.errors import ModelError
+from tamis.models.model import LOCK, Model
+
+safetensors = pytest.importorskip("safetensors.numpy")
+numpy = pytest.importorskip("numpy")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    safetensors.save_file({"weight": numpy.arange(1000, dtype=numpy.float32)}, str(folder / "model.safetensors"))
+    (folder / "config.json").write_text("{}")
+    (folder / "modeling_own.py").write_text("raise SystemExit")
+    return folder
+
+
+def test_a_folder_is_a_model(folder: Path) -> None:
+    model = Model(str(folder))
+    assert model.fetch() == model.folder() == str(folder)
+    model.check()
+
+
+def test_weights_that_are_cut_off_are_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged or cut off"):
+        Model(str(folder)).check()
+    path.write_bytes(b"\x01")
+    with pytest.raises(ModelError, match="damaged or cut off"):
+        Model(str(folder)).check()
+
+
+def test_pickled_weights_are_refused_unless_allowed(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="a pickled file"):
+        Model(str(folder)).check()
+    Model(str(folder), allow_pickle=True).check()
+
+
+def test_a_bundle_is_found_by_name_and_held_to_its_hashes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = Path(Model(str(folder)).bundle(str(tmp_path / "bundles")))
+    assert sorted(json.loads((bundled / LOCK).read_text())["files"]) == ["config.json", "model.safetensors"]
+    bundled.rename(bundled.with_name("org--name"))
+    monkeypatch.setenv("TAMIS_MODELS_DIR", str(tmp_path / "bundles"))
+    model = Model("org/name")
+    model.check()
+    changed = Path(model.folder()) / "config.json"
+    changed.write_text('{"a": 1}')
+    with pytest.raises(ModelError, match=r"config\.json is not the file that was bundled"):
+        model.check()
+    changed.unlink()
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        model.check()
+
+
+def test_a_hub_that_cannot_be_reached_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelError, match="tamis models bundle org/name FOLDER"):
+        Model("org/name", cache_dir=str(tmp_path)).fetch()
+    with pytest.raises(ModelError, match="there is no model folder"):
+        Model(str(tmp_path / "none")).fetch()
