@@ -42,6 +42,7 @@ _ON_RAY = (
     "test_twenty_rows_of_a_hundred_thousand_on_ray",
     "test_the_code_of_a_page_runs[docs/clusters.md]",
     "test_the_code_of_a_page_runs_on_a_cluster",
+    "test_workflows_on_ray.py",
     "test_xenna.py",
 )
 """Modules whose tests run on Ray, and single tests of other modules that do."""

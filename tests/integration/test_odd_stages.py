@@ -211,7 +211,7 @@ def test_what_a_dead_worker_left_does_not_disturb_deduplication(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that dies while it writes the list of duplicates leaves half a file behind."""
-    from tamis.stages.deduplication import exact
+    from tamis.stages.deduplication.exact import stage as exact
 
     flag = tmp_path / "flag"
 

@@ -27,11 +27,11 @@ _RULES: Final = ("first", "longest", "highest:COLUMN", "lowest:COLUMN")
 
 @dataclass(frozen=True)
 class Keep:
-    """The rule that says which document of a group of duplicates stays. Ties go to the first in the order of the input.
+    """The rule that says which document of a group of duplicates stays. Ties go to the first one.
 
     Args:
-        rule: ``"first"`` in the order of the input, ``"longest"`` text in bytes of UTF-8, or the ``"highest"`` or
-            ``"lowest"`` value of a column. Rows without a value (null, NaN) lose against all others.
+        rule: ``"first"`` by name or in the order of the input, ``"longest"`` text in bytes of UTF-8, or the
+            ``"highest"`` or ``"lowest"`` value of a column. Rows without a value (null, NaN) lose against all others.
         column: The column, for the last two: numbers, truth values, dates or timestamps. Numbers are compared as
             64-bit floats and times by the microsecond, because batches may differ in the type of a column; so integers
             above 2**53 that are closer to each other than that can tell are ties.

@@ -129,13 +129,33 @@ def read_keyed(config: dict[str, Any]) -> Iterator[KeyedIds]:
             known = known.extended(pieces)
             fits, pieces, held = False, [], 0
             limit = max(limit, known.nbytes)  # so that each row is sorted only a few times
+    if fits:
+        yield from _sorted_once(*_together(pieces))
+        return
     known = known.extended(pieces)
-    whole = [_together(pieces)] if fits else _pieces(cells, share, shares)
-    for keys, ids in whole:
+    for keys, ids in _pieces(cells, share, shares):
         if len(keys):
             order = np.lexsort((ids, keys))
             at = np.searchsorted(known.keys, keys[order])
             yield KeyedIds(keys[order], ids[order], known.firsts[at], known.counts[at])
+
+
+def _sorted_once(keys: Keys, ids: Ids) -> Iterator[KeyedIds]:
+    """All rows of a share, whose first ids and counts are seen from the order itself."""
+    if not len(keys):
+        return
+    order = np.lexsort((ids, keys))
+    keys, ids = keys[order], ids[order]
+    starts = _starts(keys)
+    counts = np.diff(np.append(starts, len(keys)))
+    yield KeyedIds(keys, ids, np.repeat(ids[starts], counts), np.repeat(counts, counts))
+
+
+def _starts(keys: Keys) -> NDArray[np.int64]:
+    """Where the rows of each key begin, in sorted keys."""
+    is_first = np.ones(len(keys), np.bool_)
+    is_first[1:] = keys[1:] != keys[:-1]
+    return np.flatnonzero(is_first)
 
 
 @dataclass(frozen=True)
@@ -158,9 +178,7 @@ class _Known:
         counts = np.concatenate([self.counts, np.ones(len(keys) - len(self.keys), np.int64)])
         order = np.lexsort((ids, keys))
         keys, ids, counts = keys[order], ids[order], counts[order]
-        is_first = np.ones(len(keys), np.bool_)
-        is_first[1:] = keys[1:] != keys[:-1]
-        starts = np.flatnonzero(is_first)
+        starts = _starts(keys)
         return _Known(keys[starts], ids[starts], np.add.reduceat(counts, starts) if len(starts) else counts)
 
 
