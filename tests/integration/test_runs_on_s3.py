@@ -161,6 +161,13 @@ def test_new_files_are_added_from_another_machine(
     assert curated(source, *places).rows == later.rows
 
 
+def test_a_run_directory_in_the_input_is_refused(store: BusyStore, tmp_path: Path) -> None:
+    s3fs.S3FileSystem().pipe_file(f"{store.address}/within/a.jsonl", b'{"text": "a"}\n')
+    stages = [JsonlReader(f"{store.address}/within"), JsonlWriter(str(tmp_path / "out"))]
+    with pytest.raises(PlanError, match="which the pipeline reads"):
+        Pipeline("p", stages=stages).run(run_dir=f"{store.address}/within/run", progress="off")
+
+
 def test_a_second_start_is_refused(store: BusyStore, source: Path, tmp_path: Path) -> None:
     run_dir = f"{store.address}/taken/run"
     first = Mirror(run_dir)

@@ -7,15 +7,21 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tamis.errors import PlanError
+from tamis.errors import PlanError, redacted
 from tamis.plan import Plan
+from tamis.stages.io.paths import absolute
 
 _MAGIC = "*?["
 
 
 def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> None:
-    """Refuse a pipeline that would read its own output, or remove its own input. Only local paths are checked."""
+    """Refuse a pipeline that would read its own output or record, or remove its own input.
+
+    Where it writes is only checked for local paths.
+    """
     local = None if run_dir is None or "://" in os.fspath(run_dir) else run_dir
+    if run_dir is not None and local is None:
+        _refuse_address(plan, absolute(run_dir))
     for path, endings in _read(plan):
         if local is not None and os.path.isdir(path) and _is_within(local, path):
             raise PlanError(f"the run directory {local} is in {path}, which the pipeline reads. Choose another")
@@ -30,13 +36,24 @@ def check_path_conflicts(plan: Plan, run_dir: str | os.PathLike[str] | None) -> 
                 )
 
 
+def _refuse_address(plan: Plan, run_dir: str) -> None:
+    """Refuse a run directory below an address that the pipeline reads."""
+    for path, _ in _given(plan):
+        if "://" in path and f"{run_dir}/".startswith(f"{path.rstrip('/')}/"):
+            shown = redacted(run_dir), redacted(path)
+            raise PlanError(f"the run directory {shown[0]} is in {shown[1]}, which the pipeline reads. Choose another")
+
+
 def _read(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Files, directories and patterns that are read, with the file name endings that count."""
+    """Local files, directories and patterns that are read, with the file name endings that count."""
+    return ((path, endings) for path, endings in _given(plan) if "://" not in path)
+
+
+def _given(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     for vertex in plan.vertices:
         given = getattr(vertex.stage, "file_paths", None)
         for path in [given] if isinstance(given, str | os.PathLike) else given or []:
-            if "://" not in os.fspath(path):
-                yield os.fspath(path), tuple(getattr(vertex.stage, "file_extensions", None) or ())
+            yield os.fspath(path), tuple(getattr(vertex.stage, "file_extensions", None) or ())
 
 
 def _written(plan: Plan) -> Iterator[tuple[str, Any]]:

@@ -177,8 +177,8 @@ class Pipeline:
             executor: What runs it; by default the Ray cluster that this process uses (``RAY_ADDRESS``), else this
                 machine.
             initial_tasks: Tasks for the first stage, when that does not make its own.
-            run_dir: Directory for the run's report, counts, quarantine and ledger; by default a new one below
-                ``.tamis/runs``.
+            run_dir: Directory or fsspec address for the run's report, counts, quarantine and ledger; by default a new
+                directory below ``.tamis/runs``.
             progress: What is shown while it runs: ``"auto"`` is a live table on a terminal, else a line every ten
                 seconds.
             drop_ledger: Whether to record in the run directory which rows were dropped, and why.

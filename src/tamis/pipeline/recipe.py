@@ -85,7 +85,7 @@ class RunSettings:
         execution_mode: All stages at once on different batches, or one stage after the other.
         memory_budget: Memory for tasks between stages: bytes, or a text such as ``1GiB``.
         retries: Times a task that fails is tried again.
-        run_dir: The run directory.
+        run_dir: The run directory, or an fsspec address.
         scratch: Where data between stages is kept: a directory or an address such as ``s3://bucket/tmp``.
         drop_ledger: Whether to record in the run directory which rows were dropped, and why.
         failure_budget: How many rows may be set aside before the run ends: a number, or a share of those read; 0 ends

@@ -288,7 +288,7 @@ class FinishedWork:
         chosen = None if stages is None else set(stages)
         removed: list[str] = []
         files: list[str] = []
-        for batch in list(self.unused()):
+        for batch in list(self.unused()) if chosen != set() else []:  # the first source has no stages before it
             if chosen is not None and batch.stage not in chosen:
                 continue
             for file in batch.files:

@@ -174,7 +174,9 @@ class Mirror:
     def _is_same(self, name: str, version: list[Any]) -> bool:
         """Whether the copy has this version of a file, and it was not changed since."""
         known = self._known.get(name)
-        return known is not None and known["store"] == version and known["copy"] == _state(self.path, name)
+        if known is None or version[1] == "":
+            return False
+        return bool(known["store"] == version and known["copy"] == _state(self.path, name))
 
     def _fetch(self, name: str, version: list[Any]) -> None:
         final = os.path.join(self.path, name)

@@ -61,7 +61,7 @@ def protocol(path: str) -> str:
 
 def is_local(path: str) -> bool:
     """Whether the path is in this machine's file system."""
-    return protocol(path) in ("file", "local")
+    return "://" not in path or protocol(path) in ("file", "local")
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
@@ -109,7 +109,7 @@ def parent(path: str) -> str:
 
 def base_name(path: str) -> str:
     """The last part of a path; for web addresses without the query."""
-    if protocol(path) in ("http", "https"):
+    if "://" in path and protocol(path) in ("http", "https"):
         path = path.partition("?")[0]
     return path.replace(os.sep, "/").rstrip("/").rpartition("/")[2]
 

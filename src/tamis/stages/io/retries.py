@@ -38,7 +38,8 @@ def _is_busy(error: BaseException) -> bool:
         return True
     response = getattr(error, "response", None)  # of botocore
     metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-    statuses = (getattr(error, "status", None), getattr(error, "code", None), metadata.get("HTTPStatusCode"))
+    status = error.status if hasattr(error, "status") else getattr(error, "code", None)
+    statuses = (status, metadata.get("HTTPStatusCode"))
     return any(isinstance(status, int) and (status >= 500 or status == 429) for status in statuses)
 
 
