@@ -461,9 +461,12 @@ def test_quickstart_shows_what_was_kept_and_why(folder: Path) -> None:
     done = call(folder, "quickstart", "--output", "first", "--workers", "1")
     assert done.returncode == 0
     assert "quickstart done with failures in" in done.stdout
-    assert "exact duplicate" in done.stdout
+    assert "near duplicate" in done.stdout
     assert "report   first/report.html" in done.stdout
-    assert "exact duplicate" in (folder / "first" / "report.html").read_text(encoding="utf-8")
+    report = (folder / "first" / "report.html").read_text(encoding="utf-8")
+    assert "near duplicate" in report
+    assert "Duplicates: FuzzyDeduplication" in report
+    assert report.count('<mark class="kept">') > 3  # where the pairs differ
 
 
 def test_quickstart_can_be_run_again_and_gives_the_same(folder: Path) -> None:

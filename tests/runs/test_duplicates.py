@@ -66,14 +66,16 @@ def test_rates_of_sources_and_between_them(result: RunResult, folder: Path) -> N
     assert [(r.source == "others", r.removed, r.rows) for r in rates] == [(False, 15, 30), (True, 10, 35)]
 
 
-def test_a_file_whose_rows_were_not_counted_alone_has_no_rate(tmp_path: Path) -> None:
-    rows = {f"{n}": [{"text": text}] * 2 for n, text in enumerate(texts_of(2))}
-    for name, some in rows.items():
-        write_rows(tmp_path / "in" / f"{name}.jsonl", some)
+def test_small_files_that_were_read_together_are_counted_again(tmp_path: Path) -> None:
+    for n, text in enumerate(texts_of(2)):
+        write_rows(tmp_path / "in" / f"{n}.jsonl", [{"text": text}] * (n + 2))
     reader = JsonlReader(str(tmp_path / "in"), files_per_partition=2)
-    found = run_stages(tmp_path, [reader, ExactDeduplication()]).duplicates()
-    assert [(rate.removed, rate.rows) for rate in found.by_source()] == [(1, None), (1, None)]
-    assert [(rate.removed, rate.rows) for rate in found.by_source("folder")] == [(2, 4)]
+    result = run_stages(tmp_path, [reader, ExactDeduplication()])
+    assert [(rate.removed, rate.rows) for rate in result.duplicates().by_source()] == [(2, 3), (1, 2)]
+    (tmp_path / "in" / "0.jsonl").unlink()
+    found = result.duplicates()
+    assert [(rate.removed, rate.rows, rate.share) for rate in found.by_source()] == [(2, None, None), (1, None, None)]
+    assert [(rate.removed, rate.rows) for rate in found.by_source("folder")] == [(3, 5)]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])

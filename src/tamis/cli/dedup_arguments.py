@@ -29,6 +29,7 @@ STAGE_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "within",
         "partitions",
         "memory_budget",
+        "gpus",
     ),
     "lines": (
         "text_field",
@@ -98,6 +99,9 @@ def _add_fuzzy(command: argparse.ArgumentParser) -> None:
     _value(command, "--pairs-path", "pairs_path", "DIR", "with --verify: write the pairs and their similarities here")
     _value(command, "--index", "index", "DIR", "signatures of earlier documents: compare with them, add the new ones")
     _flag(command, "--no-update-index", "update_index", False, "with --index: do not add the new ones")
+    _value(
+        command, "--gpus", "gpus", "G", "GPUs, or the share of one, for each worker that makes signatures (0)", float
+    )
     _flag(command, "--only-index", "within", False, "with --index: compare with the index only, not with each other")
     _add_memory(command)
 
@@ -144,7 +148,12 @@ def _add_estimate(command: argparse.ArgumentParser) -> None:
         "--cores", metavar="N,...", type=_numbers, default=(), help="predict the time for so many cores, too"
     )
     command.add_argument(
-        "--gpus", metavar="N", type=count, default=0, help="predict for so many GPUs beside the cores, which then sign"
+        "--gpus",
+        dest="gpus_beside",
+        metavar="N",
+        type=count,
+        default=0,
+        help="predict for so many GPUs beside the cores, which then sign",
     )
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
     add_workers(command)

@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
         stage_settings(arguments, "fuzzy"),
         sample=None if arguments.all else arguments.sample,
         cores=arguments.cores,
-        gpus=arguments.gpus,
+        gpus=arguments.gpus_beside,
         workers=arguments.workers,
     )
     if arguments.json:

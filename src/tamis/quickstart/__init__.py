@@ -40,7 +40,7 @@ def quickstart_pipeline(output: str) -> Pipeline:
     >>> [stage.name for stage in quickstart_pipeline("out").stages][0]
     'JsonlReader'
     """
-    from tamis.stages.deduplication.exact import ExactDeduplication
+    from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
     from tamis.stages.flow import Dropped, Route
     from tamis.stages.io import JsonlReader, JsonlWriter
     from tamis.stages.text.filters import (
@@ -73,7 +73,7 @@ def quickstart_pipeline(output: str) -> Pipeline:
                 {language: [keep(any_language, f"filter-{language}")] for language in WITHOUT_SPACES},
                 otherwise=[keep([*by_words, *any_language], "filter")],
             ),
-            ExactDeduplication(),
+            FuzzyDeduplication(partitions=2),  # similar documents, and equal ones
             JsonlWriter(os.path.join(output, "curated"), mode="overwrite").with_(name="write"),
         ],
     )

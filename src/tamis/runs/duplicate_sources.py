@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -13,13 +13,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import numpy_array
+from tamis.errors import TamisError
 from tamis.runs.ledger import Ledger
 from tamis.runs.lineage import input_files
+from tamis.runs.source_rows import RowFormat
+from tamis.stages.io.byte_streams import byte_stream
+from tamis.tasks import FileSlice
 
 __all__ = ["OTHERS", "SourceCounts", "SourcePair", "SourceRate", "folder_of", "rows_read", "sources_of"]
 
 OTHERS: Final = "others"
 """Stands for all sources that are not listed."""
+
+_COUNTED_BYTES: Final = 32 * 2**20
+"""Files that were read together are counted again if they are smaller than this in all."""
 
 By = Literal["file", "folder"]
 
@@ -187,6 +194,52 @@ def _added(found: Iterable[tuple[frozenset[str], int]]) -> list[tuple[frozenset[
     for files, rows in found:
         sums[files] = sums.get(files, 0) + rows
     return list(sums.items())
+
+
+def counted_alone(
+    read: list[tuple[frozenset[str], int]], count: Callable[[str], int | None]
+) -> list[tuple[frozenset[str], int]]:
+    """The same, with the rows of files that were read together counted file by file, if they are small.
+
+    Args:
+        read: What :func:`rows_read` gives.
+        count: Counts the rows of a file; ``None`` if it cannot.
+    """
+    together = sorted({path for paths, _ in read if len(paths) > 1 for path in paths})
+    sizes = [os.path.getsize(path) if os.path.isfile(path) else _COUNTED_BYTES for path in together]
+    if not together or sum(sizes) >= _COUNTED_BYTES:
+        return read
+    rows = {path: count(path) for path in together}
+    found: list[tuple[frozenset[str], int]] = []
+    for paths, total in read:
+        alone = [rows[path] for path in sorted(paths)] if len(paths) > 1 else [None]
+        if sum(one or 0 for one in alone) != total or None in alone:  # else the files have changed since
+            found.append((paths, total))
+        else:
+            found += [(frozenset([path]), rows[path] or 0) for path in sorted(paths)]
+    return found
+
+
+def rows_of_file(path: str, row_format: RowFormat | None) -> int | None:
+    """How many rows a file has: JSON lines, or Parquet; ``None`` for others, and for one that cannot be read."""
+    try:
+        if row_format is not None and row_format.kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return int(pq.read_metadata(path).num_rows)
+        if row_format is not None and row_format.kind == "jsonl":
+            return sum(1 for line in _lines(path) if line.strip())
+    except (OSError, TamisError, pa.ArrowException):
+        pass
+    return None
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    held = b""
+    for piece in byte_stream(FileSlice(path), {}):
+        *lines, held = (held + piece).split(b"\n")
+        yield from lines
+    yield held
 
 
 def sources_of(names: pa.Array) -> pa.Array:

@@ -22,7 +22,16 @@ from tamis.kernels.hashing import hash_text_64
 from tamis.runs import figures
 from tamis.runs.drop_samples import stage_named
 from tamis.runs.dropped_rows import DroppedRow, duplicates_of, is_duplicate, ledger_of, mixed, sample_where
-from tamis.runs.duplicate_sources import By, SourceCounts, SourcePair, SourceRate, rows_read, sources_of
+from tamis.runs.duplicate_sources import (
+    By,
+    SourceCounts,
+    SourcePair,
+    SourceRate,
+    counted_alone,
+    rows_of_file,
+    rows_read,
+    sources_of,
+)
 from tamis.runs.html import escaped
 from tamis.runs.pages.drop_query import Cursor
 from tamis.runs.pages.drop_query import DroppedRow as LedgerRow
@@ -266,7 +275,11 @@ class Duplicates:
 
     @functools.cached_property
     def _read(self) -> list[tuple[frozenset[str], int]]:
-        return rows_read(self._run_dir)
+        view = self._view
+        return counted_alone(
+            rows_read(self._run_dir),
+            lambda path: None if view.distrust() else rows_of_file(path, view.row_format(path)),
+        )
 
     def _ledger(self) -> Iterator[pa.RecordBatch]:
         if self._ledger_rows is not None:

@@ -66,7 +66,7 @@ class RunView:
         for row in dropped:
             if row.position is not None:
                 by_source.setdefault(row.source, []).append(row.position)
-        problem = self._distrust()
+        problem = self.distrust()
         found: dict[tuple[str, int], SourceRow] = {}
         for source, positions in by_source.items():
             if problem or time.monotonic() - began > most_s:
@@ -88,7 +88,7 @@ class RunView:
         texts = [value for value in values.values() if isinstance(value, str)]
         return max(texts, key=len) if texts else json.dumps(values, ensure_ascii=False, default=repr)
 
-    def _distrust(self) -> str:
+    def distrust(self) -> str:
         """Why the sources that the ledger names are not opened: somebody else could have written these names."""
         try:
             check_trusted(self.path)
