@@ -7,8 +7,7 @@ similar. An exchange brings the documents of a bucket together; each of them is 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,10 +23,11 @@ from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES, batch_digest, index_files
 from tamis.stages.deduplication.fuzzy.sketches import sketches
+from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import Documents, document_numbers, file_of, row_of
 from tamis.stages.emit import Publish
-from tamis.stages.exchange.files import Rows, file_codes, merge_indexes, read_cells, read_indexes, write_cells
+from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, spill, spilled_files
@@ -113,7 +113,7 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
 
 @dataclass
 class BucketPartitions(ScratchSource[FileGroup]):
-    """One task for each partition of the buckets, or several for a partition that does not fit into memory.
+    """One task for each partition of the buckets.
 
     Args:
         folder: The folder of the deduplication.
@@ -128,13 +128,11 @@ class BucketPartitions(ScratchSource[FileGroup]):
         directory = join(scratch, self.folder)
         earlier = index_files(self.index, "buckets")
         files = [*earlier, *((path, size) for path, size, _ in spilled_files(join(directory, "buckets")))]
-        at_once = max(1, self.memory_bytes // _SORTING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(read_indexes(files), join(directory, "buckets.index")).items():
-            passes = -(-parts.nbytes // at_once)
-            for part in range(passes):
-                path = f"partition-{number}" if passes == 1 else f"partition-{number}.{part}"
-                config = {"parts": parts, "earlier_files": len(earlier), "pass": (part, passes)}
-                yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // passes),), reader_config=config)
+            path = f"partition-{number}"
+            count = part_count(parts.nbytes, self.memory_bytes, _SORTING)
+            config = {"parts": parts, "earlier_files": len(earlier), "part_count": count}
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
 @dataclass
@@ -155,13 +153,27 @@ class FindEdges(ScratchStage[FileGroup, FileGroup]):
     pairs: bool = False
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        left, right = self._joined(*self._read(task))
+        parts: Parts = task.reader_config["parts"]
+        count = task.reader_config["part_count"]
+        pieces = self._pieces(parts.read(), task.reader_config["earlier_files"])
+        if count == 1:
+            yield from self._edges(pieces, (*task.order, 0))
+            return
+        self.log_metric("parts", count)
+        with temporary_folder(self._directory, "buckets") as folder:
+            some = split(pieces, self._further_bits, count, folder, parts.nbytes // count)
+            for number, cells in enumerate(some):
+                yield from self._edges(read_cells(cells), (*task.order, number))
+
+    def _edges(self, pieces: Iterable[Rows], order: tuple[int, ...]) -> Iterator[Publish]:
+        """Write the edges of the buckets of a partition, or of a part of it."""
+        left, right = self._joined(pieces)
         if not self.within:
             of_index = file_of(left) < NEW_FILES
             left, right = left[of_index], right[of_index]
         if not len(left):
             return
-        final = join(self._directory, "edges", format_order(task.order) + SUFFIX)
+        final = join(self._directory, "edges", format_order(order) + SUFFIX)
         if self.pairs:
             yield _texts_to_send(final, left, right)
             return
@@ -169,27 +181,26 @@ class FindEdges(ScratchStage[FileGroup, FileGroup]):
         edges = Rows(pa.table({"left": arrow_array(left), "right": arrow_array(right)}))
         yield write_cells(final, edges, np.zeros(1, np.int64), np.array([0, len(left)], np.int64))
 
-    def _read(self, task: FileGroup) -> tuple[NDArray[np.uint64], Documents, NDArray[np.uint64] | None]:
-        """The buckets of the partition, or of a part of it, the documents in them, and the hashes of their texts."""
-        part, passes = task.reader_config["pass"]
-        earlier = task.reader_config["earlier_files"]
-        cells = task.reader_config["parts"].read()
+    def _pieces(self, cells: pa.Table, earlier: int) -> Iterator[Rows]:
+        """The buckets of the partition, the documents in them, and the hashes of their texts, file by file."""
         files = file_codes(cells).astype(np.int64)
         files = np.where(files < earlier, files, files - earlier + NEW_FILES)
-        found = []
         # Each file has one cell for a partition, so the pieces are those of the cells.
         for file, rows in zip(files, read_cells(cells), strict=True):
-            columns = {name: numpy_array(rows.table.column(name)) for name in rows.table.column_names}
-            if passes > 1:
-                own = (columns["bucket"] // np.uint64(self.partitions)) % np.uint64(passes) == np.uint64(part)
-                columns = {name: values[own] for name, values in columns.items()}
-            found.append((columns["bucket"], document_numbers(file, columns["row"]), columns.get("key")))
-        buckets, documents, keys = zip(*found, strict=True)
-        return np.concatenate(buckets), np.concatenate(documents), np.concatenate(keys) if self.pairs else None
+            documents = arrow_array(document_numbers(file, numpy_array(rows.table.column("row"))))
+            columns = {"bucket": rows.table.column("bucket"), "document": documents}
+            if self.pairs:
+                columns["key"] = rows.table.column("key")
+            yield Rows(pa.table(columns))
 
-    def _joined(
-        self, bucket: NDArray[np.uint64], documents: Documents, keys: NDArray[np.uint64] | None
-    ) -> tuple[Documents, Documents]:
+    def _further_bits(self, table: pa.Table) -> NDArray[np.uint64]:
+        further: NDArray[np.uint64] = numpy_array(table.column("bucket")) // np.uint64(self.partitions)
+        return further
+
+    def _joined(self, pieces: Iterable[Rows]) -> tuple[Documents, Documents]:
+        table = Rows.concat(list(pieces)).table
+        bucket, documents = (numpy_array(table.column(name)) for name in ("bucket", "document"))
+        keys = numpy_array(table.column("key")) if self.pairs else None
         # A stable sort keeps the documents of a bucket in the order of the input.
         by_bucket = np.argsort(bucket, kind="stable") if keys is None else np.lexsort((keys, bucket))
         bucket, documents = bucket[by_bucket], documents[by_bucket]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -18,6 +16,7 @@ from tamis.kernels.components import Components
 from tamis.kernels.hashing import hash_text_128
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES, index_files
 from tamis.stages.deduplication.fuzzy.sketches import estimated_similarity, sketch_bytes
+from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.marks import (
     Documents,
     by_name,
@@ -30,7 +29,7 @@ from tamis.stages.deduplication.marks import (
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
-from tamis.stages.io.paths import is_local, join
+from tamis.stages.io.paths import join
 from tamis.stages.scratch import read_file
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, spilled_files
 from tamis.tasks import FileGroup, FileSlice, RowNames
@@ -77,10 +76,8 @@ class JoinEdges(ScratchStage[FileGroup, FileGroup]):
     memory_bytes: int
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        local = self._directory if is_local(self._directory) else tempfile.gettempdir()
-        os.makedirs(local, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=local, prefix=".components-"))
+            folder = stack.enter_context(temporary_folder(self._directory, "components"))
             components = stack.enter_context(Components(self.memory_bytes, folder))
             for path in task.data:
                 edges = read_stream(path)
@@ -150,7 +147,7 @@ def spread(groups: Documents) -> NDArray[np.uint64]:
 
 @dataclass
 class GroupPartitions(ScratchSource[FileGroup]):
-    """One task for each partition of the groups, or several for one that does not fit into memory.
+    """One task for each partition of the groups.
 
     Args:
         folder: The folder of the deduplication.
@@ -163,13 +160,10 @@ class GroupPartitions(ScratchSource[FileGroup]):
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "groups"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
-        at_once = max(1, self.memory_bytes // _CHOOSING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(indexes, join(directory, "groups.index")).items():
-            passes = -(-parts.nbytes // at_once)
-            for part in range(passes):
-                path = f"groups-{number}" if passes == 1 else f"groups-{number}.{part}"
-                config = {"parts": parts, "pass": (part, passes)}
-                yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // passes),), reader_config=config)
+            path = f"groups-{number}"
+            config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _CHOOSING)}
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
 @dataclass
@@ -189,9 +183,25 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
     has_index: bool = False
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        repeated = self._names_of_input(task) if self.has_index else None
-        tables: Callable[[], Iterable[pa.Table]] = functools.partial(self._read, task, repeated)
-        if task.reader_config["parts"].rows <= _WRITTEN_AT_ONCE:
+        parts: Parts = task.reader_config["parts"]
+        count = task.reader_config["part_count"]
+        if count == 1:
+            yield from self._choose(parts.read(), (*task.order, 0))
+            return
+        self.log_metric("parts", count)
+        with temporary_folder(self._directory, "groups") as folder:
+            some = split(read_cells(parts.read()), self._further_bits, count, folder, parts.nbytes // count)
+            for number, cells in enumerate(some):
+                yield from self._choose(cells, (*task.order, number))
+
+    def _further_bits(self, table: pa.Table) -> NDArray[np.uint64]:
+        return spread(numpy_array(table.column("group"))) // np.uint64(self.partitions)
+
+    def _choose(self, cells: pa.Table, order: tuple[int, ...]) -> Iterator[Publish]:
+        """Mark the documents of a partition, or of a part of it, that do not stay."""
+        repeated = self._names_of_input(cells) if self.has_index else None
+        tables: Callable[[], Iterable[pa.Table]] = functools.partial(self._read, cells, repeated)
+        if sum(numpy_array(cells.column("rows"))) <= _WRITTEN_AT_ONCE:
             whole = list(tables())
             tables = lambda: whole  # noqa: E731 - small enough to be read once
         kept = self._kept(tables())
@@ -207,7 +217,7 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
                 continue
             original = place[removed]
             similarity = estimated_similarity(sketch_bytes(table.column("sketch"))[removed], sketches[original])
-            final = join(self._directory, "marks", format_order((*task.order, number)) + SUFFIX)
+            final = join(self._directory, "marks", format_order((*order, number)) + SUFFIX)
             yield write_marks(final, document[removed], texts.take(arrow_array(original)), similarity)
         self.log_metric("groups", len(groups))
 
@@ -228,24 +238,19 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
         assert best is not None
         return best
 
-    def _names_of_input(self, task: FileGroup) -> NDArray[np.uint64] | None:
+    def _names_of_input(self, cells: pa.Table) -> NDArray[np.uint64] | None:
         """The hashed names of the documents of the input, sorted, if there are documents of an index beside them."""
         hashes, has_index = [], False
-        for table in self._read(task):
+        for table in self._read(cells):
             is_new = file_of(numpy_array(table.column("document"))) >= NEW_FILES
             has_index |= not is_new.all()
             hashes.append(_name_hashes(table.filter(arrow_array(is_new))))
         return np.sort(np.concatenate(hashes)) if has_index else None
 
-    def _read(self, task: FileGroup, repeated: NDArray[np.uint64] | None = None) -> Iterator[pa.Table]:
-        """The documents of the partition, or of a part of it, some at a time; without those that are repeated."""
-        part, passes = task.reader_config["pass"]
-        parts: Parts = task.reader_config["parts"]
+    def _read(self, cells: pa.Table, repeated: NDArray[np.uint64] | None = None) -> Iterator[pa.Table]:
+        """The documents of some cells, some at a time; without those that are repeated."""
         held: list[Rows] = []
-        for rows in read_cells(parts.read()):
-            if passes > 1:
-                mixed = spread(numpy_array(rows.table.column("group"))) // np.uint64(self.partitions)
-                rows = rows.with_table(rows.table.filter(arrow_array(mixed % np.uint64(passes) == np.uint64(part))))
+        for rows in read_cells(cells):
             if repeated is not None:
                 rows = rows.with_table(rows.table.filter(arrow_array(~_is_repeated(rows.table, repeated))))
             held.append(rows)

@@ -6,7 +6,6 @@ others are read in a stream, so a document may be compared with any number of ot
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,10 +18,11 @@ from tamis.kernels.minhash import MinHash
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.groups import spread
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES
+from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import document_numbers, name_texts
 from tamis.stages.emit import Publish
-from tamis.stages.exchange.files import Rows, merge_indexes, read_cells, read_indexes, write_cells
+from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import load_task, write_file
@@ -98,7 +98,7 @@ class SendTexts(ScratchStage[FileGroup, FileGroup]):
 
 @dataclass
 class PairPartitions(ScratchSource[FileGroup]):
-    """One task for each partition of the pairs, or several for one that does not fit into memory.
+    """One task for each partition of the pairs.
 
     Args:
         folder: The folder of the deduplication.
@@ -111,13 +111,10 @@ class PairPartitions(ScratchSource[FileGroup]):
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "texts"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
-        at_once = max(1, self.memory_bytes // _COMPARING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(indexes, join(directory, "texts.index")).items():
-            passes = -(-parts.nbytes // at_once)
-            for part in range(passes):
-                path = f"pairs-{number}" if passes == 1 else f"pairs-{number}.{part}"
-                config = {"parts": parts, "pass": (part, passes)}
-                yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // passes),), reader_config=config)
+            path = f"pairs-{number}"
+            config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _COMPARING)}
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
 @dataclass
@@ -138,10 +135,26 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
     pairs_path: str = ""
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        leaders, first = self._leaders(task)
+        parts: Parts = task.reader_config["parts"]
+        count = task.reader_config["part_count"]
+        if count == 1:
+            yield from self._compare(parts.read(), (*task.order, 0))
+            return
+        self.log_metric("parts", count)
+        with temporary_folder(self._directory, "pairs") as folder:
+            some = split(read_cells(parts.read()), self._further_bits, count, folder, parts.nbytes // count)
+            for number, cells in enumerate(some):
+                yield from self._compare(cells, (*task.order, number))
+
+    def _further_bits(self, table: pa.Table) -> NDArray[np.uint64]:
+        return spread(numpy_array(table.column("leader"))) // np.uint64(self.partitions)
+
+    def _compare(self, cells: pa.Table, order: tuple[int, ...]) -> Iterator[Publish]:
+        """Compare the pairs of a partition, or of a part of it."""
+        leaders, first = self._leaders(cells)
         names = _texts_of(first)
         found: list[pa.Table] = []
-        for rows in self._read(task):
+        for rows in self._read(cells):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             other = np.flatnonzero(document != leader)
             place = np.searchsorted(leaders, leader[other])
@@ -164,16 +177,16 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
         if not pairs.num_rows:
             return
         self.log_metric("pairs_similar", pairs.num_rows)
-        final = join(self._directory, "verified", format_order(task.order) + SUFFIX)
+        final = join(self._directory, "verified", format_order(order) + SUFFIX)
         edges = np.array([0, pairs.num_rows], np.int64)
         yield write_cells(final, Rows(pairs.select(["left", "right"])), np.zeros(1, np.int64), edges)
         if self.pairs_path:
-            yield _pairs_file(join(self.pairs_path, f"pairs-{format_order(task.order)}.parquet"), pairs)
+            yield _pairs_file(join(self.pairs_path, f"pairs-{format_order(order)}.parquet"), pairs)
 
-    def _leaders(self, task: FileGroup) -> tuple[NDArray[np.uint64], pa.Table]:
+    def _leaders(self, cells: pa.Table) -> tuple[NDArray[np.uint64], pa.Table]:
         """The numbers of the first documents of the pairs, sorted, and what is known of them."""
         found = []
-        for rows in self._read(task):
+        for rows in self._read(cells):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             found.append(rows.with_table(rows.table.filter(arrow_array(document == leader))))
         table = Rows.concat(found).table.unify_dictionaries().combine_chunks()
@@ -181,14 +194,10 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
         table = table.take(arrow_array(order))
         return numpy_array(table.column("document")), table
 
-    def _read(self, task: FileGroup) -> Iterator[Rows]:
-        """The documents of the partition, or of a part of it, some at a time."""
-        part, passes = task.reader_config["pass"]
-        for rows in read_cells(task.reader_config["parts"].read()):
+    def _read(self, cells: pa.Table) -> Iterator[Rows]:
+        """The documents of some cells, some at a time."""
+        for rows in read_cells(cells):
             table = rows.table
-            if passes > 1:
-                mixed = spread(numpy_array(table.column("leader"))) // np.uint64(self.partitions)
-                table = table.filter(arrow_array(mixed % np.uint64(passes) == np.uint64(part)))
             step = max(1, int(table.num_rows * _COMPARED_AT_ONCE / max(table.nbytes, 1)))
             for start in range(0, table.num_rows, step):
                 yield rows.with_table(table.slice(start, step))
