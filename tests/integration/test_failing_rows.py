@@ -21,7 +21,7 @@ from tamis.runs.result import RunResult
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import FileGroup
 
-FILES, PER_FILE = 50, 2_000
+FILES, PER_FILE = 10, 10_000
 RAISE = {5_000 * k + 17 for k in range(17)}
 CRASHES, EXHAUSTS, HANGS = 33_333, 44_444, 44_445
 LIMIT = 4 * 2**30
