@@ -26,6 +26,9 @@ _MAGIC = re.compile(r"[*?\[]")
 _OURS = re.compile(r"\.tamis\.|\..+\.[0-9a-f]{16}\.tmp$")
 """Hidden files that writers leave in a directory: not worth a remark."""
 
+_PATIENCE_S = 30.0
+"""For how many seconds a server that is busy is asked again: a user may wait for the answer."""
+
 _READERS = {
     ".jsonl": "JsonlReader",
     ".ndjson": "JsonlReader",
@@ -295,7 +298,7 @@ class _RemoteTree:
             return "directory" if path.endswith("/") else "missing" if "*" in path else "file"
         with reading(path):
             try:
-                info = with_retries(lambda: self._fs.info(self._inner(path)))
+                info = with_retries(lambda: self._fs.info(self._inner(path)), _PATIENCE_S)
             except FileNotFoundError:
                 return "missing"
         return "directory" if info["type"] == "directory" else "file"
@@ -303,7 +306,7 @@ class _RemoteTree:
     def names(self, directory: str) -> tuple[list[str], set[str]]:
         inner = self._inner(directory)
         with reading(directory):
-            listed = with_retries(lambda: self._fs.ls(inner, detail=True))
+            listed = with_retries(lambda: self._fs.ls(inner, detail=True), _PATIENCE_S)
         entries = {base_name(i["name"]): i for i in listed if i["name"].rstrip("/") != inner}
         self._details = {join(directory, name): info for name, info in entries.items()}
         return sorted(n for n in entries if n), {n for n, info in entries.items() if info["type"] == "directory"}
@@ -312,7 +315,7 @@ class _RemoteTree:
         info = self._details.get(path)
         if info is None or info.get("size") is None:
             with reading(path):
-                info = with_retries(lambda: self._fs.info(self._inner(path)))
+                info = with_retries(lambda: self._fs.info(self._inner(path)), _PATIENCE_S)
         changes = ("etag", "ETag", "md5Hash", "LastModified", "last_modified", "mtime", "modified", "created")
         version = next((str(info[c]) for c in changes if info.get(c)), "")
         size = info.get("size")
