@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tamis.cli import main
 from tamis.errors import DataError
 from tamis.runs.duplicates import Duplicates
 from tamis.runs.result import RunResult
@@ -181,3 +182,12 @@ def test_a_run_that_recorded_no_pairs_says_what_to_do(result: RunResult, tmp_pat
 
 def test_a_run_directory_is_enough(result: RunResult) -> None:
     assert repr(Duplicates(result.run_dir)) == repr(result.duplicates())
+
+
+def test_the_drops_command_says_which_row_is_kept_instead(
+    result: RunResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["drops", result.run_dir, "--sample", "3"]) == 0
+    shown = "".join(capsys.readouterr().out.split())  # long names are wrapped anywhere
+    for pair in result.duplicates().sample(3):
+        assert f"keptinitsplace:{pair.kept}" in shown

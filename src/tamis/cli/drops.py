@@ -62,6 +62,8 @@ def _show_examples(examples: Sequence[Mapping[str, Any]]) -> None:
         told.append(f"\n  {printable(row['stage'])}: {printable(row['reason'])}")
         if row["score"] is not None:
             told.append(f", score {printable(shown_number(row['score']), 60)}")
+        if row["original"] and row["original"] != row["score"]:
+            told.append(f", kept in its place: {printable(row['original'], 300)}")
         if row["low"] is not None or row["high"] is not None:
             told.append(f", kept are scores {shown_bounds(row['low'], row['high'])}")
         shown = f"({row['problem']})" if row["problem"] else " ".join(row["text"].split()) or "(empty)"

@@ -25,6 +25,7 @@ __all__ = ["OTHERS", "SourceCounts", "SourcePair", "SourceRate", "folder_of", "r
 OTHERS: Final = "others"
 """Stands for all sources that are not listed."""
 
+_WAITING: Final = 2**20
 _COUNTED_BYTES: Final = 32 * 2**20
 """Files that were read together are counted again if they are smaller than this in all."""
 
@@ -71,8 +72,9 @@ class SourceCounts:
 
     def __init__(self) -> None:
         self._sources: dict[str, int] = {}
-        self._pairs = np.zeros(0, np.uint64)
-        self._counts = np.zeros(0, np.int64)
+        self._pairs = [np.zeros(0, np.uint64)]  # parts that are put together once they are long
+        self._counts = [np.zeros(0, np.int64)]
+        self._waiting = 0
 
     def add(self, removed: pa.Array, kept: pa.Array) -> None:
         """Count rows.
@@ -83,23 +85,36 @@ class SourceCounts:
         """
         pairs = (self._codes(removed) << np.uint64(32)) | self._codes(kept)
         found, counts = np.unique(pairs, return_counts=True)
-        both, places = np.unique(np.concatenate([self._pairs, found]), return_inverse=True)
-        sums = np.zeros(len(both), np.int64)
-        np.add.at(sums, places.reshape(-1), np.concatenate([self._counts, counts]))
-        self._pairs, self._counts = both, sums
+        self._pairs.append(found)
+        self._counts.append(counts)
+        self._waiting += len(found)
+        if self._waiting > max(_WAITING, len(self._pairs[0])):
+            self._put_together()
+
+    def _put_together(self) -> None:
+        pairs, counts = np.concatenate(self._pairs), np.concatenate(self._counts)
+        order = np.argsort(pairs)
+        pairs, counts = pairs[order], counts[order]
+        firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(pairs)), np.bool_), pairs[1:] != pairs[:-1]]))
+        self._pairs = [pairs[firsts]]
+        self._counts = [np.add.reduceat(counts, firsts) if len(firsts) else counts]
+        self._waiting = 0
 
     def _codes(self, sources: pa.Array) -> NDArray[np.uint64]:
-        encoded = pc.fill_null(sources, "").dictionary_encode()
+        encoded = sources if pa.types.is_dictionary(sources.type) else sources.dictionary_encode()
         known = self._sources
-        codes = [known.setdefault(source, len(known)) for source in encoded.dictionary.to_pylist()]
-        found: NDArray[np.uint64] = np.array([*codes, 0], np.uint64)[numpy_array(encoded.indices)]
+        codes = [known.setdefault(source or "", len(known)) for source in encoded.dictionary.to_pylist()]
+        codes.append(known.setdefault("", len(known)) if encoded.indices.null_count else 0)
+        places = numpy_array(pc.fill_null(encoded.indices, len(codes) - 1))
+        found: NDArray[np.uint64] = np.array(codes, np.uint64)[places]
         return found
 
     def pairs(self, by: By) -> dict[tuple[str, str], int]:
         """Removed rows for each pair of sources."""
+        self._put_together()
         names = [_grouping(by)(source) for source in self._sources]
         found: dict[tuple[str, str], int] = {}
-        for pair, count in zip(self._pairs.tolist(), self._counts.tolist(), strict=True):
+        for pair, count in zip(self._pairs[0].tolist(), self._counts[0].tolist(), strict=True):
             key = names[pair >> 32], names[pair & (2**32 - 1)]
             found[key] = found.get(key, 0) + count
         return found
@@ -242,13 +257,16 @@ def _lines(path: str) -> Iterator[bytes]:
     yield held
 
 
-def sources_of(names: pa.Array) -> pa.Array:
+def sources_of(names: pa.Array) -> pa.DictionaryArray:
     """The sources of rows, from their names.
 
     >>> sources_of(pa.array(["a.jsonl:120", "s3://b/c:0/2", None])).to_pylist()
     ['a.jsonl', 's3://b/c', None]
     """
-    return pc.struct_field(parts_of(names), "source")
+    # Behind the last colon there are digits, and of pieces of a row "/" or "+".
+    encoded = pc.ascii_rtrim(names, "0123456789/+").dictionary_encode()
+    sources = pa.array([source.removesuffix(":") for source in encoded.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(encoded.indices, sources)
 
 
 def parts_of(names: pa.Array) -> pa.Array:

@@ -270,7 +270,7 @@ class Duplicates:
             known = numpy_array(pc.is_valid(originals))
             hashes = hash_text_64(originals.fill_null("")) ^ hash_text_64(stages.fill_null(""))
             kept.append(mixed(hashes)[known])
-        counted.groups = np.unique(np.concatenate(kept), return_counts=True)[1] + 1
+        counted.groups = _run_lengths(kept) + 1
         return counted
 
     @functools.cached_property
@@ -283,7 +283,12 @@ class Duplicates:
 
     def _ledger(self) -> Iterator[pa.RecordBatch]:
         if self._ledger_rows is not None:
-            yield from (b for b in self._ledger_rows.to_batches(filter=duplicates_of(self._stage)) if b.num_rows)
+            wanted = duplicates_of(self._stage)
+            # Batches that are read ahead would take more memory than what is kept of them.
+            batches = self._ledger_rows.to_batches(
+                filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False
+            )
+            yield from (batch for batch in batches if batch.num_rows)
 
     def _names(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """The names of removed rows and of those kept in their place, some at a time."""
@@ -331,6 +336,15 @@ def deduplication_stages(view: RunView, stage: str = "") -> dict[str, int]:
         if stage in ("", stats.name)
     }
     return {name: rows for name, rows in found.items() if rows}
+
+
+def _run_lengths(parts: list[NDArray[np.uint64]]) -> NDArray[np.int64]:
+    """How often each value occurs. The parts are used up, so that memory holds the values twice at most."""
+    values = np.concatenate(parts)
+    parts.clear()
+    values.sort()
+    firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(values)), np.bool_), values[1:] != values[:-1]]))
+    return np.diff(firsts, append=len(values))
 
 
 def _names(batch: pa.RecordBatch | pa.Table) -> pa.Array:

@@ -15,7 +15,7 @@ from tamis.runs.pages.run_view import RunView
 from tamis.runs.source_rows import ReadLimits
 from tamis.runs.text_differences import compared, shortened_spans
 
-_MOST_ROWS: Final = 2_000_000
+_MOST_ROWS: Final = 1_000_000
 _PAIRS: Final = 8
 _OPEN_PAIRS: Final = 3
 _LISTED: Final = 12
