@@ -4,9 +4,9 @@
         [--datatrove-python PYTHON]
 
 Fuzzy: read, signatures, buckets, components, removal, write. tamis and datatrove have the same bands and rows (20 of
-13) on the same files: the first megabytes of text of CORPUS, on which datatrove takes minutes, and tamis on all of
-CORPUS, too. datatrove has n-grams of five words; tamis has 24 characters, its default, and five words of texts in lower
-case without punctuation. Exact: ``ExactDeduplication`` against the same reader and writer without it.
+13) on the same files: the first megabytes of text of CORPUS, on which datatrove takes minutes. datatrove has n-grams of
+five words; tamis has 24 characters, its default, and five words of texts in lower case without punctuation. Exact:
+``ExactDeduplication`` against the same reader and writer without it.
 
 Each run is a process on one core, start-up included; repetitions alternate, and ratios are those of medians. CPU time
 is the better measure where other processes use the machine.
@@ -15,9 +15,11 @@ is the better measure where other processes use the machine.
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +37,9 @@ FILES = 4
 def write_files(table: pa.Table, folder: Path) -> float:
     """Write documents to some files; return megabytes of text."""
     folder.mkdir()
+    # Ids are texts: datatrove's writer leaves out an id of 0, and stops at the next one.
+    ids = pa.array([str(number) for number in range(table.num_rows)])
+    table = pa.table({"id": ids, "text": table["text"]})
     step = -(-table.num_rows // FILES)
     for number in range(FILES):
         part = table.slice(number * step, step)
@@ -68,7 +73,7 @@ def alternate(ways: dict[str, Callable[[], Ran]], repetitions: int) -> dict[str,
 
 
 def show(title: str, megabytes: dict[str, float], runs: dict[str, list[Ran]], base: str) -> None:
-    """Times, megabytes per second, and how many times slower or faster than one of them per megabyte."""
+    """Times, megabytes per second, and how many times as long as one of them it takes per megabyte."""
     print(f"\n{title}")
     print(f"{'':<36}{'MB':>8}{'wall s':>9}{'CPU s':>9}{'MB/s CPU':>10}{'wall, x':>10}{'CPU, x':>10}{'removed':>9}")
     cost = {
@@ -97,6 +102,35 @@ def show_stages(runs: list[Ran], megabytes: float) -> None:
         print(f"{name:<44}{seconds:>8.3f}{megabytes / seconds:>10.0f}")
 
 
+def show_hashing(folder: Path, megabytes: float, repetitions: int) -> None:
+    """CPU time of signatures and banding: the kernels alone, and the step of the stage that writes what it made."""
+    from tamis.kernels.minhash import MinHash, band_hashes
+    from tamis.stages.base import WorkerMetadata
+    from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
+    from tamis.tasks import DocumentBatch
+
+    batches = [DocumentBatch(pq.read_table(path)) for path in sorted(folder.glob("*.parquet"))]
+    minhash, stage = MinHash(), FuzzyDeduplication().decompose()[0]
+    minhash.signatures(pa.array(["a first use loads the kernels"]))
+    kernels, steps = [], []
+    for _ in range(repetitions):
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            stage.setup(WorkerMetadata(scratch=scratch))
+            began = time.process_time()
+            for batch in batches:
+                band_hashes(minhash.signatures(batch.data["text"]), BANDS)
+            kernels.append(time.process_time() - began)
+            began = time.process_time()
+            for number, batch in enumerate(batches):
+                batch.order = (number,)
+                for _ in stage.process(batch):
+                    pass
+            steps.append(time.process_time() - began)
+    kernel, step = (statistics.median(seconds) for seconds in (kernels, steps))
+    print(f"\nsignatures and banding: {megabytes / kernel:.0f} MB/s of CPU time")
+    print(f"the same with rows, documents and buckets written: {megabytes / step:.0f} MB/s ({step / kernel:.2f} x)")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", required=True, help="a Parquet file with a column text")
@@ -120,23 +154,32 @@ def main() -> None:
         runs = alternate(ways, given.repetitions)
         show("tamis, times what reading and writing takes", dict.fromkeys(ways, whole), runs, "read and write")
         show_stages(runs["fuzzy, 24 characters"], whole)
+        show_hashing(folder / "whole", whole, given.repetitions)
         if given.without_datatrove:
             return
         python = datatrove_python(given.datatrove_python)
-        peers: dict[str, Callable[[], Ran]] = {
-            "tamis, 24 characters": lambda: tamis("fuzzy", folder / "part"),
-            "tamis, 5 words": lambda: tamis("words", folder / "part"),
+        write_files(table.slice(0, FILES), folder / "few")
+        ways_on: dict[str, Callable[[Path], Ran]] = {
+            "tamis, 24 characters": lambda files: tamis("fuzzy", files),
+            "tamis, 5 words": lambda files: tamis("words", files),
         }
         for tokenizer in given.datatrove_tokenizers.split(","):
-            peers[f"datatrove, 5 words, {tokenizer}"] = lambda which=tokenizer: datatrove(
-                python, folder / "part", which
-            )  # type: ignore[misc]
+            way = functools.partial(datatrove, python, tokenizer=tokenizer)
+            ways_on[f"datatrove, 5 words, {tokenizer}"] = way
+        peers = {name: functools.partial(way, folder / "part") for name, way in ways_on.items()}
+        starts = {name: way(folder / "few").cpu for name, way in ways_on.items()}
         beside = alternate(peers, max(1, given.repetitions - 1))
-        title = "times what tamis takes with 24 characters, per megabyte, start-up included"
+        title = "times what tamis takes with 24 characters, start-up included"
         show(title, dict.fromkeys(peers, part), beside, "tamis, 24 characters")
-        all_runs = {"tamis, 24 characters, all of it": runs["fuzzy, 24 characters"], **beside}
-        sizes = {**dict.fromkeys(peers, part), "tamis, 24 characters, all of it": whole}
-        show("the same, with tamis on all of the data", sizes, all_runs, "tamis, 24 characters, all of it")
+        show_without_start(beside, starts, part, "tamis, 24 characters")
+
+
+def show_without_start(runs: dict[str, list[Ran]], starts: dict[str, float], megabytes: float, base: str) -> None:
+    """The same without what each takes for a handful of documents."""
+    net = {name: statistics.median(run.cpu for run in some) - starts[name] for name, some in runs.items()}
+    print(f"\n{'without start-up':<36}{'start, CPU s':>14}{'rest, CPU s':>14}{'MB/s':>9}{'CPU, x':>9}")
+    for name, seconds in net.items():
+        print(f"{name:<36}{starts[name]:>14.2f}{seconds:>14.2f}{megabytes / seconds:>9.2f}{seconds / net[base]:>9.2f}")
 
 
 if __name__ == "__main__":

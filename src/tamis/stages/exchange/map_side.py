@@ -92,7 +92,9 @@ def write_by(
     Numbers of 16 bits are sorted several times as fast.
     """
     by_partition = np.argsort(partition, kind="stable")
-    numbers, starts = np.unique(partition[by_partition], return_index=True)
+    in_order = partition[by_partition]
+    starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])[: len(in_order)])
+    numbers = in_order[starts]
     table = rows.table.unify_dictionaries().take(arrow_array(by_partition.astype(np.int64)))
     edges = np.append(starts, len(partition))
     sorted_rows = rows.with_table(table)
