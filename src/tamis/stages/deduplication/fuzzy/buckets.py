@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.components import spanning_forest
+from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64
 from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.column_values import read_column, text_values
@@ -201,11 +202,9 @@ class FindEdges(ScratchStage[FileGroup, FileGroup]):
         table = Rows.concat(list(pieces)).table
         bucket, documents = (numpy_array(table.column(name)) for name in ("bucket", "document"))
         keys = numpy_array(table.column("key")) if self.pairs else None
-        # A stable sort keeps the documents of a bucket in the order of the input.
-        by_bucket = np.argsort(bucket, kind="stable") if keys is None else np.lexsort((keys, bucket))
-        bucket, documents = bucket[by_bucket], documents[by_bucket]
-        is_first = np.ones(len(bucket), np.bool_)
-        is_first[1:] = bucket[1:] != bucket[:-1]
+        # The sort is stable: it keeps the documents of a bucket in the order of the input.
+        groups = HashGroups.of((bucket,) if keys is None else (bucket, keys))
+        documents, is_first = documents[groups.order], groups.is_new[0]
         others = np.flatnonzero(~is_first)
         firsts = np.flatnonzero(is_first)[np.cumsum(is_first)[others] - 1]
         left, right = documents[firsts], documents[others]
