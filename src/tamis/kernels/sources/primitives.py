@@ -31,6 +31,7 @@ __all__ = [
     "any_of",
     "as_bytes",
     "as_ints",
+    "as_short_ints",
     "as_words",
     "at_address",
     "between_mask",
@@ -274,6 +275,17 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return INTS(BYTES, types.int64), generate
+
+
+@intrinsic
+def as_short_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The memory from a byte on, as signed integers of 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(arguments[0], [arguments[1]])
+        return builder.bitcast(place, ir.IntType(32).as_pointer())
+
+    return SHORT_INTS(BYTES, types.int64), generate
 
 
 @intrinsic
