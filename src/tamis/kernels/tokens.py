@@ -20,7 +20,7 @@ from tamis.kernels import native
 from tamis.kernels.arguments import Argument
 from tamis.kernels.buffers import TextBuffers
 from tamis.kernels.signatures import longest_text
-from tamis.kernels.token_tables import HashTable, Trie
+from tamis.kernels.token_tables import Crossings, HashTable, Trie
 
 __all__ = [
     "LONGEST_PIECE",
@@ -40,8 +40,8 @@ LONGEST_PIECE: Final = 32768
 NO_LIMIT: Final = 1 << 61
 NO_IDS: Final = np.zeros(0, np.int32)
 
-_CACHE_BITS: Final = 15
-"""Of the number of pieces whose tokens are kept: 2 MiB for each thread that tokenises at the same time."""
+_CACHE_BITS: Final = 16
+"""Of the number of pieces whose tokens are kept: 4 MiB for each thread that tokenises at the same time."""
 _ROOM: Final = 1 << 20
 """Ids that are collected at once."""
 _SLACK: Final = 8
@@ -67,21 +67,25 @@ class PairRules:
     """How byte-level byte pair encoding splits texts and merges pairs.
 
     Args:
+        crossings: Where tokens reach over the boundary of two characters.
         orders: The canonical combining class of each character; only looked at for those that are to be checked.
         style: How a text is split; see :mod:`tamis.kernels.token_styles`.
         digits: The most characters of a number; 0: any number.
         takes_whole: Whether a piece that is a token becomes that token, whatever the pairs are.
         byte_ids: The id of each byte.
+        two_byte_ids: The id of each piece of two bytes that becomes one token; -1 for the others.
         byte_ranks: The rank of each pair of bytes; all bits set where there is none.
         pairs: The rank of each pair of ids.
         merged: The id that the pair of a rank becomes.
     """
 
+    crossings: Crossings
     orders: NDArray[np.uint8]
     style: int
     digits: int
     takes_whole: bool
     byte_ids: Ids
+    two_byte_ids: Ids
     byte_ranks: NDArray[np.uint32]
     pairs: HashTable
     merged: Ids
@@ -208,8 +212,18 @@ class BytePairs(TokenKernel):
         r = self._rules
         links, ranks = np.empty(3 * LONGEST_PIECE, np.int32), np.empty(LONGEST_PIECE * 17 // 16 + 32, np.uint32)
         return (
-            *(r.orders, r.style, r.digits, int(r.takes_whole), r.byte_ids, r.byte_ranks, r.pairs.slots, r.pairs.shift),
-            *(r.merged, len(r.merged), links, ranks, LONGEST_PIECE),
+            *(
+                r.crossings.bits,
+                r.crossings.shift,
+                r.orders,
+                r.style,
+                r.digits,
+                int(r.takes_whole),
+                r.byte_ids,
+                r.two_byte_ids,
+                r.byte_ranks,
+            ),
+            *(r.pairs.slots, r.pairs.shift, r.merged, len(r.merged), links, ranks, LONGEST_PIECE),
         )
 
 

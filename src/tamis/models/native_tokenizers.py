@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tamis.kernels import native
 from tamis.kernels.needles import Needles, rows_with
 from tamis.kernels.token_styles import GPT2, GPT4, ISOLATED, SEPARATOR, WHOLE, WORD
-from tamis.kernels.token_tables import MOST_IDS, MOST_PAIRS, Trie, pair_table
+from tamis.kernels.token_tables import MOST_IDS, MOST_PAIRS, Crossings, Trie, pair_table
 from tamis.kernels.tokens import NO_IDS, NO_LIMIT, BytePairs, PairRules, TokenIds, TokenKernel, WordPieces, WordRules
 from tamis.models.tokenizer_characters import bert_characters, byte_characters
 
@@ -229,19 +229,33 @@ def _byte_pairs(config: Mapping[str, Any], model: Mapping[str, Any]) -> tuple[By
     pairs, merged = _merges(model["merges"], vocabulary)
     byte_of = np.full(MOST_IDS, -1, np.int32)
     byte_of[byte_ids] = np.arange(256)
-    byte_ranks = np.full((256, 256), _NO_RANK, np.uint32)
     of_bytes = np.flatnonzero((byte_of[pairs] >= 0).all(axis=1))
     left, right = byte_of[pairs[of_bytes]].T
-    byte_ranks[left, right] = of_bytes
+    byte_ranks, two_byte_ids = np.full((256, 256), _NO_RANK, np.uint32), np.full((256, 256), -1, np.int32)
+    byte_ranks[left, right], two_byte_ids[left, right] = of_bytes, merged[of_bytes]
     takes_whole = bool(model.get("ignore_merges"))
-    whole = [
-        (bytes(alphabet[character] for character in token), number, 0)
-        for token, number in (vocabulary.items() if takes_whole else ())
+    tokens = [
+        (bytes(alphabet[character] for character in token), number)
+        for token, number in vocabulary.items()
         if token and alphabet.keys() >= set(token)
     ]
+    whole = [(token, number, 0) for token, number in tokens if takes_whole]
+    for token, number, _ in whole:
+        if len(token) == 2:
+            two_byte_ids[token[0], token[1]] = number
     characters = byte_characters(is_composed=config["normalizer"] is not None)
     rules = PairRules(
-        *(characters.orders, style, digits, takes_whole, byte_ids, byte_ranks.reshape(-1), pair_table(pairs), merged)
+        *(
+            Crossings.of(token for token, _ in tokens),
+            characters.orders,
+            style,
+            digits,
+            takes_whole,
+            byte_ids,
+            two_byte_ids.reshape(-1),
+            byte_ranks.reshape(-1),
+        ),
+        *(pair_table(pairs), merged),
     )
     return BytePairs(_trie(whole), characters.kinds, rules), begins_with_space
 

@@ -1,7 +1,8 @@
 """What the installed package ``tokenizers`` does with each character: whether it is a letter, how it is normalised.
 
-Versions of the package know different versions of Unicode, and neither is Python's. So the package itself is asked, once
-per process and kind of tokenizer, about every character that Unicode may have assigned: a tenth of a second. A text with another character (planes 4 to 13, private use beyond the first plane) is left to the package.
+Versions of the package know different versions of Unicode, and neither is Python's. So the package itself is asked,
+once per process and kind of tokenizer, about every character that Unicode may have assigned: a tenth of a second. A
+text with another character (planes 4 to 13, private use beyond the first plane) is left to the package.
 """
 
 from __future__ import annotations

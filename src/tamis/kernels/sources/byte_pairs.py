@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
+from tamis.kernels.sources.crossings import part_end
 from tamis.kernels.sources.merging import merge_piece
 from tamis.kernels.sources.pretokens import classify_bytes, piece_end
 from tamis.kernels.sources.primitives import helper, words_from
@@ -15,6 +16,8 @@ from tamis.kernels.sources.token_rows import SLACK, child_of, put_ids, readable_
 from tamis.kernels.sources.utf8 import is_utf8
 
 __all__ = ["kernel"]
+
+_PART = 64  # the tag of a piece that is a part of another: it is never taken whole
 
 
 @helper
@@ -54,11 +57,14 @@ def kernel(
     tokens,
     node_count,
     kinds,
+    crossings,
+    crossing_shift,
     orders,
     style,
     digits,
     takes_whole,
     byte_ids,
+    two_byte_ids,
     byte_ranks,
     pairs,
     pair_shift,
@@ -81,10 +87,13 @@ def kernel(
         left_out: One for each text that is not to be tokenised. The kernel sets it for those that it cannot tokenise.
         counts: The number of ids of each text; 0 for those left out.
         ids, room: The ids of all texts, and how many there may be.
-        trie, trie_shift, tokens: The tokens as a trie (see :mod:`tamis.kernels.sources.token_rows`), and the id of each
-            node, -1 where no token ends.
+        trie, trie_shift, tokens: The tokens as a trie, and the id of each node, -1 where no token ends. The edges are
+            in a hash table (see :mod:`tamis.kernels.sources.buckets`): a node and a byte are a key, and the node after
+            them is its number.
+        crossings, crossing_shift: See :mod:`tamis.kernels.sources.crossings`.
         kinds, orders, style, digits: How texts are split: see :mod:`tamis.kernels.sources.pretokens`.
         takes_whole: Whether a piece that is a token becomes that token, whatever the pairs are.
+        two_byte_ids: The id of each piece of two bytes that is one token; -1 for the others.
         byte_ids, byte_ranks, pairs, pair_shift, merged, links, ranks, most: See :mod:`tamis.kernels.sources.merging`.
     """
     letters, numbers = words_from(bitmaps, 0), words_from(bitmaps, bitmap_words)
@@ -113,26 +122,52 @@ def kernel(
         while at < size and count < limit:
             end = piece_end(text, at, size, style, digits, letters, numbers, spaces, others)
             length = end - at
+            if length <= 2:
+                first = ids[begin + count] = byte_ids[text[at]]
+                if length == 2:
+                    both = two_byte_ids[(int64(text[at]) << 8) | int64(text[at + 1])]
+                    ids[begin + count] = both if both >= 0 else first
+                    ids[begin + count + 1] = byte_ids[text[at + 1]]
+                    count += 1 if both < 0 else 0
+                count += 1
+                at = end
+                continue
             found = int64(-1)
             if length <= KEPT_BYTES:
-                found = kept_ids(cache, cache_shift, text, at, length, ids, begin + count)
+                found = kept_ids(cache, cache_shift, text, at, length, 0, ids, begin + count)
+            if found < 0 and takes_whole:
+                token = token_of(text, at, length, trie, trie_shift, tokens)
+                if token >= 0:
+                    ids[begin + count] = token
+                    found = int64(1)
+                    if length <= KEPT_BYTES:
+                        keep_ids(cache, cache_shift, text, at, length, 0, ids, begin + count, found)
             if found < 0:
-                if length > most:
+                found = int64(0)
+                while at < end:
+                    until = part_end(text, at, end, crossings, crossing_shift)
+                    size_here = until - at
+                    made = int64(-1)
+                    if size_here <= KEPT_BYTES and size_here < length:
+                        made = kept_ids(cache, cache_shift, text, at, size_here, _PART, ids, begin + count + found)
+                    if made < 0:
+                        if size_here > most:
+                            found = int64(-1)
+                            break
+                        made = merge_piece(
+                            *(text, at, size_here, byte_ids, byte_ranks, pairs, pair_shift, merged),
+                            *(links, ranks, most, ids, begin + count + found),
+                        )
+                        if size_here < length and size_here <= KEPT_BYTES and made <= KEPT_IDS:
+                            here = begin + count + found
+                            keep_ids(cache, cache_shift, text, at, size_here, _PART, ids, here, made)
+                    found += made
+                    at = until
+                if found < 0:
                     count = -1
                     break
-                found = int64(0)
-                if takes_whole:
-                    token = token_of(text, at, length, trie, trie_shift, tokens)
-                    if token >= 0:
-                        ids[begin + count] = token
-                        found = int64(1)
-                if found == 0:
-                    found = merge_piece(
-                        *(text, at, length, byte_ids, byte_ranks, pairs, pair_shift, merged),
-                        *(links, ranks, most, ids, begin + count),
-                    )
                 if length <= KEPT_BYTES and found <= KEPT_IDS:
-                    keep_ids(cache, cache_shift, text, at, length, ids, begin + count, found)
+                    keep_ids(cache, cache_shift, text, end - length, length, 0, ids, begin + count, found)
             count += found
             at = end
         if count < 0:

@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy import int32, int64, uint32, uint64
 
-from tamis.kernels.sources.hashing import FULL, K0
+from tamis.kernels.sources.buckets import lookup
 from tamis.kernels.sources.primitives import HALVES, helper, trailing_zeros
 
 __all__ = ["merge_piece"]
@@ -24,7 +24,6 @@ _HALF = ir.IntType(32)
 _VECTOR = ir.VectorType(_HALF, _BLOCK)
 _NO_RANK = uint32(0xFFFFFFFF)
 _ID_BITS, _RANK_BITS = 21, 22  # of an entry of the table of pairs: two ids and a rank
-_RANK_MASK = uint64((1 << _RANK_BITS) - 1)
 
 
 def _vector(builder: Any, pointer: Any, index: Any) -> Any:
@@ -59,19 +58,14 @@ def equal_in_block(typing_context: Any, pointer: Any, index: Any, number: Any) -
     return types.uint64(HALVES, types.int64, types.uint32), generate
 
 
+_rank_and_one = lookup(_RANK_BITS)
+
+
 @helper
 def rank_of(pairs, shift, left, right):
     """The rank of a pair of symbols."""
     key = (uint64(left) << uint64(_ID_BITS)) | uint64(right)
-    mask = FULL >> uint64(shift)
-    slot = (key * K0) >> uint64(shift)
-    while True:
-        pair = pairs[slot]
-        if pair >> uint64(_RANK_BITS) == key:
-            return uint32(pair & _RANK_MASK)
-        if pair == FULL:
-            return _NO_RANK
-        slot = (slot + uint64(1)) & mask
+    return uint32(_rank_and_one(pairs, shift, key) - uint64(1))
 
 
 @helper
@@ -81,9 +75,8 @@ def merge_piece(text, start, size, byte_ids, byte_ranks, pairs, shift, merged, l
     Args:
         byte_ids: The id of each byte.
         byte_ranks: The rank of each pair of bytes.
-        pairs: A hash table with linear probing: two ids and the rank of the pair in one word; all bits set where there
-            is none.
-        shift: 64 minus the exponent of its size.
+        pairs, shift: A hash table: see :mod:`tamis.kernels.sources.buckets`. Two ids are a key, and the rank of the
+            pair plus one is its number.
         merged: The id that the pair of a rank becomes.
         links: Room for three times ``most``: symbols, and the places of the next and the previous one.
         ranks: Room for the ranks of ``most`` pairs, a sixteenth of that, and 32 more.
@@ -99,14 +92,17 @@ def merge_piece(text, start, size, byte_ids, byte_ranks, pairs, shift, merged, l
         ranks[i] = byte_ranks[(int64(text[start + i]) << 8) | int64(text[start + i + 1])]
     for i in range(size - 1, blocks * _BLOCK):
         ranks[i] = _NO_RANK
-    for block in range(blocks):
-        ranks[least + block] = least_of_block(ranks, block * _BLOCK)
+    if blocks > 1:
+        for block in range(blocks):
+            ranks[least + block] = least_of_block(ranks, block * _BLOCK)
     groups = (blocks + _BLOCK - 1) >> 4
     for block in range(blocks, groups * _BLOCK):
         ranks[least + block] = _NO_RANK
     while True:
-        rank, block = ranks[least], 0
-        if blocks > 1:
+        block = 0
+        if blocks == 1:
+            rank = least_of_block(ranks, 0)
+        else:
             group = 0
             rank = least_of_block(ranks, least)
             for other in range(1, groups):
@@ -128,13 +124,15 @@ def merge_piece(text, start, size, byte_ids, byte_ranks, pairs, shift, merged, l
             ranks[left] = rank_of(pairs, shift, symbol, links[after])
         else:
             ranks[left] = _NO_RANK
-        if left > 0:
-            before = int64(links[previous + left])
+        before = int64(links[previous + left])
+        if before >= 0:
             ranks[before] = rank_of(pairs, shift, links[before], symbol)
-            ranks[least + (before >> 4)] = least_of_block(ranks, (before >> 4) * _BLOCK)
-        ranks[least + (left >> 4)] = least_of_block(ranks, (left >> 4) * _BLOCK)
-        if right >> 4 != left >> 4:
-            ranks[least + (right >> 4)] = least_of_block(ranks, (right >> 4) * _BLOCK)
+        if blocks > 1:
+            ranks[least + (left >> 4)] = least_of_block(ranks, (left >> 4) * _BLOCK)
+            if right >> 4 != left >> 4:
+                ranks[least + (right >> 4)] = least_of_block(ranks, (right >> 4) * _BLOCK)
+            if before >= 0 and before >> 4 != left >> 4:
+                ranks[least + (before >> 4)] = least_of_block(ranks, (before >> 4) * _BLOCK)
     count = 0
     i = 0
     while i < size:

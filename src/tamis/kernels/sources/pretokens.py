@@ -9,7 +9,7 @@ from __future__ import annotations
 from numpy import int64, uint64
 
 from tamis.kernels.sources.primitives import byte_mask, helper, trailing_zeros
-from tamis.kernels.sources.scan import character, set_bits
+from tamis.kernels.sources.scan import character, character_size, set_bits
 from tamis.kernels.sources.token_rows import run_end
 from tamis.kernels.token_styles import (
     CHECKED,
@@ -119,11 +119,6 @@ def contraction(text, at, size, any_case):
 @helper
 def is_set(bits, at):
     return (bits[at >> 6] >> uint64(at & 63)) & uint64(1) != uint64(0)
-
-
-@helper
-def character_size(lead):
-    return 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
 @helper

@@ -1,91 +1,127 @@
 """A table that keeps the tokens of short pieces of text, for kernels that tokenise.
 
 Pieces repeat: most words of a text have been seen before. An entry has 64 bytes: the bytes of a piece, up to 32 and
-filled up with zeros, its size, the number of its tokens, and their ids. So a lookup compares whole pieces, and two
-pieces are never confused. A piece has two places; a new one moves an old one from its first place to its second.
+filled up with zeros, up to seven ids, the size of the piece and the number of its tokens. So a lookup compares whole
+pieces, and two pieces are never confused. A piece has two places, next to each other; a new one moves what is at its
+first place to the second. A lookup has one branch: whether the piece is there.
 """
 
 from __future__ import annotations
 
-from numpy import int32, int64, uint64
+from typing import Any
 
-from tamis.kernels.sources.hashing import K0, K1, K2, K3, low_bytes, mix
-from tamis.kernels.sources.primitives import as_short_ints, as_words, helper, load64
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy import int32, int64, uint8, uint64
+
+from tamis.kernels.sources.primitives import BYTES, SHORT_INTS, as_short_ints, as_words, helper
 
 __all__ = ["KEPT_BYTES", "KEPT_IDS", "keep_ids", "kept_ids"]
 
 KEPT_BYTES = 32
 KEPT_IDS = 7
 _ENTRY = 64
-_SIZE, _COUNT, _FIRST_ID = 32, 33, 9  # where in an entry: bytes 32 and 33, 32-bit words 9 to 15
-_OTHER = 1  # the second place of a piece is the one beside the first
+_IDS, _SIZE, _COUNT = 32, 60, 61  # where in an entry
+_OTHER = 64  # the second place of a piece
+
+_WORD, _BYTE, _BIT, _INDEX = ir.IntType(64), ir.IntType(8), ir.IntType(1), ir.IntType(32)
+_KEY = ir.VectorType(_BYTE, KEPT_BYTES)
+_FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB)
+_LAST_FACTOR = 0x8EBC6AF09C88C6E3
+
+
+def _load(builder: Any, pointer: Any, index: Any) -> Any:
+    return builder.load(builder.bitcast(builder.gep(pointer, [index]), _KEY.as_pointer()), align=1)
+
+
+def _key(builder: Any, text: Any, start: Any, size: Any) -> Any:
+    """The bytes of a piece, zeros after them."""
+    nothing = ir.Constant(_KEY, ir.Undefined)
+    first = builder.insert_element(nothing, builder.trunc(size, _BYTE), ir.Constant(_INDEX, 0))
+    sizes = builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, KEPT_BYTES), [0] * KEPT_BYTES))
+    inside = builder.icmp_unsigned("<", ir.Constant(_KEY, list(range(KEPT_BYTES))), sizes)
+    return builder.select(inside, _load(builder, text, start), ir.Constant(_KEY, [0] * KEPT_BYTES))
+
+
+@intrinsic
+def hash_of(typing_context: Any, text: Any, start: Any, size: Any) -> Any:
+    """A hash of a piece of at most 32 bytes; its upper bits are the good ones."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        text, start, size = arguments
+        words = builder.bitcast(_key(builder, text, start, size), ir.VectorType(_WORD, 4))
+        total = size
+        for place, factor in enumerate(_FACTORS):
+            word = builder.extract_element(words, ir.Constant(_INDEX, place))
+            total = builder.add(total, builder.mul(word, ir.Constant(_WORD, factor)))
+        total = builder.xor(total, builder.lshr(total, ir.Constant(_WORD, 32)))
+        return builder.mul(total, ir.Constant(_WORD, _LAST_FACTOR))
+
+    return types.uint64(BYTES, types.int64, types.int64), generate
+
+
+@intrinsic
+def is_piece(typing_context: Any, cache: Any, place: Any, text: Any, start: Any, size: Any) -> Any:
+    """Whether the 32 bytes at a place of the table are those of a piece, with zeros after them."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cache, place, text, start, size = arguments
+        differs = builder.xor(_load(builder, cache, place), _key(builder, text, start, size))
+        bits = builder.bitcast(builder.icmp_unsigned("!=", differs, ir.Constant(_KEY, [0] * KEPT_BYTES)), _INDEX)
+        return builder.icmp_unsigned("==", bits, ir.Constant(_INDEX, 0))
+
+    return types.boolean(BYTES, types.int64, BYTES, types.int64, types.int64), generate
+
+
+@intrinsic
+def copy_ids(typing_context: Any, ids: Any, at: Any, cache: Any, place: Any) -> Any:
+    """Copy 32 bytes: seven ids, and one that is not one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        ids, at, cache, place = arguments
+        target = builder.bitcast(builder.gep(ids, [at]), _KEY.as_pointer())
+        builder.store(_load(builder, cache, place), target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(SHORT_INTS, types.int64, BYTES, types.int64), generate
 
 
 @helper
-def place_of(text, start, size, shift):
-    """Where the entry of a piece is looked for: the number of a byte of the table."""
-    if size <= 8:
-        state = mix(low_bytes(text, start, size) ^ K2, K1 + uint64(size) * K3)
-    elif size <= 16:
-        state = mix(load64(text, start) ^ K2, low_bytes(text, start + 8, size - 8) ^ (K1 + uint64(size) * K3))
-    else:
-        state = mix(load64(text, start) ^ K2, load64(text, start + 8) ^ K1)
-        state = mix(state ^ load64(text, start + size - 16), load64(text, start + size - 8) ^ (K0 + uint64(size)))
-    return int64(state >> uint64(shift)) * _ENTRY
-
-
-@helper
-def holds(cache, place, text, start, size):
-    """Whether an entry is that of a piece."""
-    if cache[place + _SIZE] != size:
-        return False
-    if size <= 8:
-        return load64(cache, place) == low_bytes(text, start, size)
-    if size <= 16:
-        differs = load64(cache, place) ^ load64(text, start)
-        return differs | (load64(cache, place + 8) ^ low_bytes(text, start + 8, size - 8)) == uint64(0)
-    differs = load64(cache, place) ^ load64(text, start)
-    differs |= load64(cache, place + 8) ^ load64(text, start + 8)
-    # The last sixteen bytes overlap those before.
-    differs |= load64(cache, place + size - 16) ^ load64(text, start + size - 16)
-    return differs | (load64(cache, place + size - 8) ^ load64(text, start + size - 8)) == uint64(0)
-
-
-@helper
-def kept_ids(cache, shift, text, start, size, ids, at):
+def kept_ids(cache, shift, text, start, size, tag, ids, at):
     """Write the ids of a piece and return their number; -1 if they are not kept.
 
     Args:
         shift: 64 minus the exponent of the number of entries.
         size: At least 1 and at most :data:`KEPT_BYTES`.
-        ids: Has room for at least one more id than there are bytes in the piece.
+        tag: A multiple of 64 below 256. Pieces with different tags are different.
+        ids: Has room for eight more.
     """
-    place = place_of(text, start, size, shift)
-    if not holds(cache, place, text, start, size):
-        place ^= _OTHER * _ENTRY
-        if not holds(cache, place, text, start, size):
-            return -1
-    kept = as_short_ints(cache, place)
-    count = int64(cache[place + _COUNT])
-    ids[at] = kept[_FIRST_ID]
-    for i in range(1, count):
-        ids[at + i] = kept[_FIRST_ID + i]
-    return count
+    place = int64((hash_of(text, start, size) + uint64(tag)) >> uint64(shift)) * _ENTRY
+    mark = uint8(size + tag)
+    is_first = (cache[place + _SIZE] == mark) & is_piece(cache, place, text, start, size)
+    other = place ^ _OTHER
+    is_second = (cache[other + _SIZE] == mark) & is_piece(cache, other, text, start, size)
+    if not (is_first | is_second):
+        return int64(-1)
+    place = place if is_first else other
+    copy_ids(ids, at, cache, place + _IDS)
+    return int64(cache[place + _COUNT])
 
 
 @helper
-def keep_ids(cache, shift, text, start, size, ids, at, count):
+def keep_ids(cache, shift, text, start, size, tag, ids, at, count):
     """Keep the ids of a piece, at most :data:`KEPT_IDS`."""
-    place = place_of(text, start, size, shift)
-    entry, other = as_words(cache, place), as_words(cache, place ^ (_OTHER * _ENTRY))
+    place = int64((hash_of(text, start, size) + uint64(tag)) >> uint64(shift)) * _ENTRY
+    entry, other = as_words(cache, place), as_words(cache, place ^ _OTHER)
     for i in range(8):
         other[i] = entry[i]
         entry[i] = uint64(0)
     for i in range(size):
         cache[place + i] = text[start + i]
-    cache[place + _SIZE] = size
+    cache[place + _SIZE] = size + tag
     cache[place + _COUNT] = count
-    kept = as_short_ints(cache, place)
+    kept = as_short_ints(cache, place + _IDS)
     for i in range(count):
-        kept[_FIRST_ID + i] = int32(ids[at + i])
+        kept[i] = int32(ids[at + i])
     return 0

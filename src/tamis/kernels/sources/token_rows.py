@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.hashing import FULL, K0
+from tamis.kernels.sources.buckets import lookup
+from tamis.kernels.sources.hashing import FULL
 from tamis.kernels.sources.primitives import PADDING, as_bytes, helper, trailing_zeros
 
 __all__ = ["SLACK", "child_of", "put_ids", "readable_row", "run_end"]
@@ -38,25 +39,13 @@ def run_end(bits, at):
     return (word << 6) + trailing_zeros(~bits[word])
 
 
+_edge = lookup(32)
+
+
 @helper
 def child_of(trie, shift, node, byte):
-    """The node after a byte; 0 if there is none.
-
-    Args:
-        trie: A hash table with linear probing: node, byte and child of each edge in one word; all bits set where there
-            is none.
-        shift: 64 minus the exponent of its size.
-    """
-    key = (uint64(node) << uint64(8)) | uint64(byte)
-    mask = FULL >> uint64(shift)
-    slot = (key * K0) >> uint64(shift)
-    while True:
-        edge = trie[slot]
-        if edge >> uint64(32) == key:
-            return int64(edge & uint64(0xFFFFFFFF))
-        if edge == FULL:
-            return int64(0)
-        slot = (slot + uint64(1)) & mask
+    """The node after a byte; 0 if there is none. See :mod:`tamis.kernels.sources.buckets` for the table."""
+    return int64(_edge(trie, shift, (uint64(node) << uint64(8)) | uint64(byte)))
 
 
 @helper

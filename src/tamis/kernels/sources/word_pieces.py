@@ -189,7 +189,7 @@ def kernel(
                 length = run_end(inside, at) - at
                 found = int64(-1)
                 if length <= KEPT_BYTES:
-                    found = kept_ids(cache, cache_shift, text, at, length, ids, begin + count)
+                    found = kept_ids(cache, cache_shift, text, at, length, 0, ids, begin + count)
                 if found < 0:
                     made = normalise(text, at, length, forms, pool, most, word)
                     if made < 0:
@@ -198,7 +198,7 @@ def kernel(
                     else:
                         found = cut_word(word, made, trie, trie_shift, tokens, unknown, ids, begin + count)
                     if length <= KEPT_BYTES and found <= KEPT_IDS:
-                        keep_ids(cache, cache_shift, text, at, length, ids, begin + count, found)
+                        keep_ids(cache, cache_shift, text, at, length, 0, ids, begin + count, found)
                 count += found
         end = put_ids(ids, begin + min(count, limit), after, after_count)
         counts[row] = end - used
