@@ -144,6 +144,7 @@ def _token_parameters(bitmaps: int) -> dict[str, Array | Number]:
         "scratch": _bytes(_TAIL, is_written=True),
         "bitmaps": _words(f"{bitmaps} * bitmap_words", is_written=True),
         "bitmap_words": Number(),
+        "pieces": _integers("96", is_written=True),
         "cache": _bytes("64", is_written=True),
         "cache_shift": Number(),
         "before": _short_integers("before_count"),

@@ -40,8 +40,8 @@ LONGEST_PIECE: Final = 32768
 NO_LIMIT: Final = 1 << 61
 NO_IDS: Final = np.zeros(0, np.int32)
 
-_CACHE_BITS: Final = 16
-"""Of the number of pieces whose tokens are kept: 4 MiB for each thread that tokenises at the same time."""
+_CACHE_BITS: Final = 17
+"""Of the number of pieces whose tokens are kept: 8 MiB for each thread that tokenises at the same time."""
 _ROOM: Final = 1 << 20
 """Ids that are collected at once."""
 _SLACK: Final = 8
@@ -159,13 +159,23 @@ class TokenKernel:
         words = longest // 64 + 2
         bitmaps, tail = np.empty(self._bitmaps * words, np.uint64), buffers.tail()
         counts, skipped = np.zeros(rows, np.int64), left_out.astype(np.uint8)
-        cache = self._table()
+        cache, pieces = self._table(), np.empty(96, np.int64)
         parts: list[Ids] = []
         row = 0
         while row < rows:
             until = kernel(
                 *(buffers.data, buffers.offsets, rows, len(buffers.data), row, tail, bitmaps, words),
-                *(cache, 64 - _CACHE_BITS, before, len(before), after, len(after), min(limit, NO_LIMIT), int(is_kept)),
+                *(
+                    pieces,
+                    cache,
+                    64 - _CACHE_BITS,
+                    before,
+                    len(before),
+                    after,
+                    len(after),
+                    min(limit, NO_LIMIT),
+                    int(is_kept),
+                ),
                 *(skipped, counts, ids, len(ids), self._trie.edges.slots, self._trie.edges.shift),
                 *(self._trie.tokens, len(self._trie.tokens), self._kinds, *self._arguments()),
             )

@@ -10,8 +10,8 @@ from numpy import int64, uint64
 from tamis.kernels.sources.crossings import part_end
 from tamis.kernels.sources.merging import merge_piece
 from tamis.kernels.sources.pretokens import classify_bytes, piece_end
-from tamis.kernels.sources.primitives import helper, words_from
-from tamis.kernels.sources.token_cache import KEPT_BYTES, KEPT_IDS, keep_ids, kept_ids
+from tamis.kernels.sources.primitives import helper, ints_from, prefetch, words_from
+from tamis.kernels.sources.token_cache import AHEAD, KEPT_BYTES, KEPT_IDS, keep_ids, kept_ids, place_of
 from tamis.kernels.sources.token_rows import SLACK, child_of, put_ids, readable_row
 from tamis.kernels.sources.utf8 import is_utf8
 
@@ -40,6 +40,7 @@ def kernel(
     scratch,
     bitmaps,
     bitmap_words,
+    pieces,
     cache,
     cache_shift,
     before,
@@ -80,6 +81,7 @@ def kernel(
         first_row: The first text.
         scratch: For a copy of a text near the end of the buffer.
         bitmaps: Four times ``bitmap_words`` words: one bit for each byte of a text and some more.
+        pieces: Room for twice as many numbers as pieces are looked at ahead.
         cache, cache_shift: See :mod:`tamis.kernels.sources.token_cache`.
         before, after: The ids that are put before and after each text.
         limit: The most ids of a text, besides these.
@@ -98,6 +100,7 @@ def kernel(
     """
     letters, numbers = words_from(bitmaps, 0), words_from(bitmaps, bitmap_words)
     spaces, others = words_from(bitmaps, 2 * bitmap_words), words_from(bitmaps, 3 * bitmap_words)
+    ends, places = ints_from(pieces, 0), ints_from(pieces, AHEAD)
     used = 0
     for row in range(first_row, row_count):
         start = offsets[row]
@@ -119,57 +122,74 @@ def kernel(
         begin = put_ids(ids, used, before, before_count)
         count = 0
         at = 0
-        while at < size and count < limit:
-            end = piece_end(text, at, size, style, digits, letters, numbers, spaces, others)
-            length = end - at
-            if length <= 2:
-                first = ids[begin + count] = byte_ids[text[at]]
-                if length == 2:
-                    both = two_byte_ids[(int64(text[at]) << 8) | int64(text[at + 1])]
-                    ids[begin + count] = both if both >= 0 else first
-                    ids[begin + count + 1] = byte_ids[text[at + 1]]
-                    count += 1 if both < 0 else 0
-                count += 1
-                at = end
-                continue
-            found = int64(-1)
-            if length <= KEPT_BYTES:
-                found = kept_ids(cache, cache_shift, text, at, length, 0, ids, begin + count)
-            if found < 0 and takes_whole:
-                token = token_of(text, at, length, trie, trie_shift, tokens)
-                if token >= 0:
-                    ids[begin + count] = token
-                    found = int64(1)
-                    if length <= KEPT_BYTES:
-                        keep_ids(cache, cache_shift, text, at, length, 0, ids, begin + count, found)
-            if found < 0:
-                found = int64(0)
-                while at < end:
-                    until = part_end(text, at, end, crossings, crossing_shift)
-                    size_here = until - at
-                    made = int64(-1)
-                    if size_here <= KEPT_BYTES and size_here < length:
-                        made = kept_ids(cache, cache_shift, text, at, size_here, _PART, ids, begin + count + found)
-                    if made < 0:
-                        if size_here > most:
-                            found = int64(-1)
-                            break
-                        made = merge_piece(
-                            *(text, at, size_here, byte_ids, byte_ranks, pairs, pair_shift, merged),
-                            *(links, ranks, most, ids, begin + count + found),
-                        )
-                        if size_here < length and size_here <= KEPT_BYTES and made <= KEPT_IDS:
-                            here = begin + count + found
-                            keep_ids(cache, cache_shift, text, at, size_here, _PART, ids, here, made)
-                    found += made
-                    at = until
-                if found < 0:
-                    count = -1
+        while at < size and 0 <= count < limit:
+            # The places of some pieces are fetched before the first of them is looked at.
+            some = 0
+            end = at
+            while end < size and some < AHEAD:
+                start = end
+                end = piece_end(text, start, size, style, digits, letters, numbers, spaces, others)
+                ends[some] = end
+                if end - start <= KEPT_BYTES:
+                    place = place_of(cache_shift, text, start, end - start)
+                    prefetch(cache, place)
+                    places[some] = place
+                some += 1
+            for i in range(some):
+                if count >= limit:
                     break
-                if length <= KEPT_BYTES and found <= KEPT_IDS:
-                    keep_ids(cache, cache_shift, text, end - length, length, 0, ids, begin + count, found)
-            count += found
-            at = end
+                end = ends[i]
+                length = end - at
+                if length <= 2:
+                    first = ids[begin + count] = byte_ids[text[at]]
+                    if length == 2:
+                        both = two_byte_ids[(int64(text[at]) << 8) | int64(text[at + 1])]
+                        ids[begin + count] = both if both >= 0 else first
+                        ids[begin + count + 1] = byte_ids[text[at + 1]]
+                        count += 1 if both < 0 else 0
+                    count += 1
+                    at = end
+                    continue
+                found = int64(-1)
+                if length <= KEPT_BYTES:
+                    found = kept_ids(cache, places[i], text, at, length, 0, ids, begin + count)
+                if found < 0 and takes_whole:
+                    token = token_of(text, at, length, trie, trie_shift, tokens)
+                    if token >= 0:
+                        ids[begin + count] = token
+                        found = int64(1)
+                        if length <= KEPT_BYTES:
+                            keep_ids(cache, places[i], text, at, length, 0, ids, begin + count, found)
+                if found < 0:
+                    found = int64(0)
+                    while at < end:
+                        until = part_end(text, at, end, crossings, crossing_shift)
+                        part = until - at
+                        is_kept_part = part <= KEPT_BYTES and part < length
+                        place = int64(0)
+                        made = int64(-1)
+                        if is_kept_part:
+                            place = place_of(cache_shift, text, at, part)
+                            made = kept_ids(cache, place, text, at, part, _PART, ids, begin + count + found)
+                        if made < 0:
+                            if part > most:
+                                found = int64(-1)
+                                break
+                            made = merge_piece(
+                                *(text, at, part, byte_ids, byte_ranks, pairs, pair_shift, merged),
+                                *(links, ranks, most, ids, begin + count + found),
+                            )
+                            if is_kept_part and made <= KEPT_IDS:
+                                keep_ids(cache, place, text, at, part, _PART, ids, begin + count + found, made)
+                        found += made
+                        at = until
+                    if found < 0:
+                        count = -1
+                        break
+                    if length <= KEPT_BYTES and found <= KEPT_IDS:
+                        keep_ids(cache, places[i], text, end - length, length, 0, ids, begin + count, found)
+                count += found
+                at = end
         if count < 0:
             left_out[row] = 1
             continue

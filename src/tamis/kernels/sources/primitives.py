@@ -43,6 +43,7 @@ __all__ = [
     "equal_mask",
     "folded_mask",
     "helper",
+    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
@@ -265,6 +266,16 @@ def words_from(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.gep(arguments[0], [arguments[1]])
 
     return WORDS(WORDS, types.int64), generate
+
+
+@intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers of 64 bits from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
 
 
 @intrinsic

@@ -17,8 +17,10 @@ from numpy import int32, int64, uint8, uint64
 
 from tamis.kernels.sources.primitives import BYTES, SHORT_INTS, as_short_ints, as_words, helper
 
-__all__ = ["KEPT_BYTES", "KEPT_IDS", "keep_ids", "kept_ids"]
+__all__ = ["AHEAD", "KEPT_BYTES", "KEPT_IDS", "keep_ids", "kept_ids", "place_of"]
 
+AHEAD = 32
+"""How many pieces are looked at ahead."""
 KEPT_BYTES = 32
 KEPT_IDS = 7
 _ENTRY = 64
@@ -88,16 +90,24 @@ def copy_ids(typing_context: Any, ids: Any, at: Any, cache: Any, place: Any) -> 
 
 
 @helper
-def kept_ids(cache, shift, text, start, size, tag, ids, at):
-    """Write the ids of a piece and return their number; -1 if they are not kept.
+def place_of(shift, text, start, size):
+    """The first place of a piece of at least 1 and at most :data:`KEPT_BYTES` bytes.
 
     Args:
         shift: 64 minus the exponent of the number of entries.
-        size: At least 1 and at most :data:`KEPT_BYTES`.
+    """
+    return int64(hash_of(text, start, size) >> uint64(shift)) * _ENTRY
+
+
+@helper
+def kept_ids(cache, place, text, start, size, tag, ids, at):
+    """Write the ids of a piece and return their number; -1 if they are not kept.
+
+    Args:
+        place: The first place of the piece.
         tag: A multiple of 64 below 256. Pieces with different tags are different.
         ids: Has room for eight more.
     """
-    place = int64((hash_of(text, start, size) + uint64(tag)) >> uint64(shift)) * _ENTRY
     mark = uint8(size + tag)
     is_first = (cache[place + _SIZE] == mark) & is_piece(cache, place, text, start, size)
     other = place ^ _OTHER
@@ -110,9 +120,8 @@ def kept_ids(cache, shift, text, start, size, tag, ids, at):
 
 
 @helper
-def keep_ids(cache, shift, text, start, size, tag, ids, at, count):
-    """Keep the ids of a piece, at most :data:`KEPT_IDS`."""
-    place = int64((hash_of(text, start, size) + uint64(tag)) >> uint64(shift)) * _ENTRY
+def keep_ids(cache, place, text, start, size, tag, ids, at, count):
+    """Keep the ids of a piece, at most :data:`KEPT_IDS`, at its first place."""
     entry, other = as_words(cache, place), as_words(cache, place ^ _OTHER)
     for i in range(8):
         other[i] = entry[i]

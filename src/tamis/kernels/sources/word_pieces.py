@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.primitives import byte_mask, helper, trailing_zeros, words_from
+from tamis.kernels.sources.primitives import byte_mask, helper, ints_from, prefetch, trailing_zeros, words_from
 from tamis.kernels.sources.scan import character, set_bits
-from tamis.kernels.sources.token_cache import KEPT_BYTES, KEPT_IDS, keep_ids, kept_ids
+from tamis.kernels.sources.token_cache import AHEAD, KEPT_BYTES, KEPT_IDS, keep_ids, kept_ids, place_of
 from tamis.kernels.sources.token_rows import SLACK, child_of, put_ids, readable_row, run_end
 from tamis.kernels.sources.utf8 import is_utf8
 from tamis.kernels.token_styles import ISOLATED, UNKNOWN, WORD
@@ -111,6 +111,7 @@ def kernel(
     scratch,
     bitmaps,
     bitmap_words,
+    pieces,
     cache,
     cache_shift,
     before,
@@ -150,11 +151,12 @@ def kernel(
         word: Room for a normalised word.
     """
     inside, marks = words_from(bitmaps, 0), words_from(bitmaps, bitmap_words)
+    begins, lengths, places = ints_from(pieces, 0), ints_from(pieces, AHEAD), ints_from(pieces, 2 * AHEAD)
     used = 0
     for row in range(first_row, row_count):
         start = offsets[row]
         size = offsets[row + 1] - start
-        if used + min(size, limit + most + 64) + before_count + after_count + SLACK > room:
+        if used + min(size, limit + most) + before_count + after_count + SLACK > room:
             return row
         counts[row] = 0
         if left_out[row] != 0:
@@ -169,27 +171,48 @@ def kernel(
         begin = put_ids(ids, used, before, before_count)
         count = 0
         carried = uint64(0)
-        for block in range(blocks):
-            run, single = inside[block], marks[block]
-            starts = run & ~((run << uint64(1)) | carried) | single
-            carried = run >> uint64(63)
-            if count >= limit:
+        block = 0
+        waiting = uint64(0)  # the words of the block that begin later
+        while count < limit:
+            # The places of some words are fetched before the first of them is looked at.
+            some = 0
+            while some < AHEAD:
+                while waiting == uint64(0) and block < blocks:
+                    run = inside[block]
+                    waiting = run & ~((run << uint64(1)) | carried) | marks[block]
+                    carried = run >> uint64(63)
+                    block += 1
+                if waiting == uint64(0):
+                    break
+                at = ((block - 1) << 6) + trailing_zeros(waiting)
+                is_mark = marks[block - 1] & waiting & (~waiting + uint64(1)) != uint64(0)
+                waiting &= waiting - uint64(1)
+                begins[some] = at
+                lengths[some] = 0
+                if not is_mark:
+                    length = run_end(inside, at) - at
+                    lengths[some] = length
+                    if length <= KEPT_BYTES:
+                        place = place_of(cache_shift, text, at, length)
+                        prefetch(cache, place)
+                        places[some] = place
+                some += 1
+            if some == 0:
                 break
-            while starts != uint64(0):
-                low = starts & (~starts + uint64(1))
-                at = (block << 6) + trailing_zeros(starts)
-                starts &= starts - uint64(1)
-                if single & low != uint64(0):
+            for i in range(some):
+                if count >= limit:
+                    break
+                at, length = begins[i], lengths[i]
+                if length == 0:
                     code_point = int64(text[at])
                     if code_point >= 0x80:
                         code_point = character(text, at)[0]
                     ids[begin + count] = mark_ids[code_point]
                     count += 1
                     continue
-                length = run_end(inside, at) - at
                 found = int64(-1)
                 if length <= KEPT_BYTES:
-                    found = kept_ids(cache, cache_shift, text, at, length, 0, ids, begin + count)
+                    found = kept_ids(cache, places[i], text, at, length, 0, ids, begin + count)
                 if found < 0:
                     made = normalise(text, at, length, forms, pool, most, word)
                     if made < 0:
@@ -198,7 +221,7 @@ def kernel(
                     else:
                         found = cut_word(word, made, trie, trie_shift, tokens, unknown, ids, begin + count)
                     if length <= KEPT_BYTES and found <= KEPT_IDS:
-                        keep_ids(cache, cache_shift, text, at, length, 0, ids, begin + count, found)
+                        keep_ids(cache, places[i], text, at, length, 0, ids, begin + count, found)
                 count += found
         end = put_ids(ids, begin + min(count, limit), after, after_count)
         counts[row] = end - used
