@@ -152,7 +152,9 @@ class TokenKernel:
         kernel = native.load(self.kernel)
         if kernel is None:
             raise RuntimeError(f"the kernel {self.kernel} is not compiled")
-        buffers = TextBuffers.of(texts.fill_null("") if texts.null_count else texts)
+        if texts.null_count:
+            texts = texts.cast(pa.large_string()).fill_null("")
+        buffers = TextBuffers.of(texts)
         rows, longest = len(buffers), longest_text(buffers.offsets)
         added = len(before) + len(after) + _SLACK
         ids = np.empty(max(min(_ROOM, buffers.nbytes + rows * added), longest + added), np.int32)

@@ -22,7 +22,7 @@ from tamis.kernels.token_tables import MOST_IDS, MOST_PAIRS, Crossings, Trie, pa
 from tamis.kernels.tokens import NO_IDS, NO_LIMIT, BytePairs, PairRules, TokenIds, TokenKernel, WordPieces, WordRules
 from tamis.models.tokenizer_characters import bert_characters, byte_characters
 
-__all__ = ["NativeTokenizer", "native_tokenizer"]
+__all__ = ["SPLITS", "NativeTokenizer", "native_tokenizer"]
 
 _NO_RANK: Final = 0xFFFFFFFF
 _MOST_NEEDLES: Final = 16
@@ -33,7 +33,7 @@ _BERT_SETTINGS: Final = {"clean_text", "handle_chinese_chars", "strip_accents", 
 _GPT4_BEGIN: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _GPT4_END: Final = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT2_PATTERN: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_PATTERNS: Final[dict[str, tuple[int, int]]] = {
+SPLITS: Final[dict[str, tuple[int, int]]] = {
     _GPT2_PATTERN: (GPT2, 0),
     _GPT4_BEGIN + r"\p{N}{1,3}" + _GPT4_END: (GPT4, 3),  # GPT-4, Llama 3
     _GPT4_BEGIN + r"\p{N}" + _GPT4_END: (GPT4, 1),  # Qwen 2
@@ -93,7 +93,8 @@ def _with_space(texts: pa.Array) -> pa.Array:
     """Texts with a space at their begin, unless they begin with one or are empty."""
     texts = texts.cast(pa.large_string())
     has_space = pc.or_(pc.starts_with(texts, " "), pc.equal(texts, ""))
-    return pc.if_else(has_space, texts, pc.binary_join_element_wise(pa.scalar(" ", pa.large_string()), texts, ""))
+    space, nothing = (pa.scalar(text, pa.large_string()) for text in (" ", ""))
+    return pc.if_else(has_space, texts, pc.binary_join_element_wise(space, texts, nothing))
 
 
 class _UnsupportedError(Exception):
@@ -286,7 +287,7 @@ def _splits(settings: Mapping[str, Any]) -> tuple[int, int, bool]:
     _only(first, "pattern", "behavior", "invert")
     _require(first["type"] == "Split", first["behavior"] == "Isolated", not first["invert"])
     _require(not uses_regex, not last["add_prefix_space"], first["pattern"].keys() == {"Regex"})
-    style, digits = _PATTERNS[first["pattern"]["Regex"]]
+    style, digits = SPLITS[first["pattern"]["Regex"]]
     return style, digits, False
 
 

@@ -27,7 +27,7 @@ __all__ = ["Tokenizer", "load_tokenizer"]
 _FILE = "tokenizer.json"
 _LISTS = pa.large_list(pa.int32())
 _GUARD = threading.Lock()
-_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+_TEXTS = (pa.string(), pa.large_string())
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
 
 
@@ -354,6 +354,8 @@ def _vocab_size(vocabulary: Mapping[str, int]) -> int:
 
 
 def _arrays(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    if pa.types.is_string_view(column.type) or pa.types.is_dictionary(column.type):
+        column = column.cast(pa.large_string())
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
