@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -188,6 +188,10 @@ class TokenKernel:
         self._idle.append(cache)
         return TokenIds(counts, np.concatenate(parts) if parts else NO_IDS, skipped.view(np.bool_))
 
+    def forget(self) -> None:
+        """Free the tables of pieces of earlier calls."""
+        self._idle.clear()
+
     def _arguments(self) -> tuple[Argument, ...]:
         """The arguments of the kernel after those that both kernels have."""
         raise NotImplementedError
@@ -199,9 +203,6 @@ class TokenKernel:
         whole = np.zeros((64 << _CACHE_BITS) + 64, np.uint8)
         first = -whole.ctypes.data % 64  # so that an entry is one line of the processor's cache
         return whole[first : first + (64 << _CACHE_BITS)]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": collections.deque()}
 
 
 class BytePairs(TokenKernel):

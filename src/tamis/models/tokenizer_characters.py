@@ -162,7 +162,8 @@ def _bert_splits(characters: list[str]) -> tuple[set[str], set[str]]:
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.BertPreTokenizer()
-    dropped, alone = set(), set()
+    dropped: set[str] = set()
+    alone: set[str] = set()
     for first in range(0, len(characters), _AT_ONCE):
         part = characters[first : first + _AT_ONCE]
         pieces = split.pre_tokenize_str("a".join(["", *part, ""]))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tamis.errors import DataError, MissingExtraError
 from tamis.models.native_tokenizers import NativeTokenizer, native_tokenizer
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["Tokenizer", "load_tokenizer", "loaded_tokenizer"]
 
 _FILE = "tokenizer.json"
 _LISTS = pa.large_list(pa.int32())
@@ -166,6 +166,9 @@ class _FastTokenizer(Tokenizer):
         native = self._native if texts.type in _TEXTS else None
         return native if native is not None and native.is_ready() else None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+
     @property
     def _native(self) -> NativeTokenizer | None:
         with _GUARD:  # it takes a second for large vocabularies, so it is made once, and when it is needed
@@ -260,6 +263,17 @@ def load_tokenizer(
     if _has_transformers() or more:
         return _from_transformers(model_identifier, cache_dir, hf_token, eos_token, more)
     return _from_hub(model_identifier, cache_dir, hf_token, eos_token)
+
+
+def loaded_tokenizer(inner: Any) -> Tokenizer:
+    """A tokenizer of the package ``tokenizers`` that a user has made: a copy, which neither cuts texts nor fills them up.
+
+    >>> from tokenizers import Tokenizer as Vocabulary, models
+    >>> words = Vocabulary(models.WordLevel({"a": 0}, unk_token="a"))
+    >>> loaded_tokenizer(words).count_tokens(pa.array(["a", ""])).tolist()
+    [1, 0]
+    """
+    return _FastTokenizer("given", type(inner).from_str(inner.to_str()), None)
 
 
 def _from_file(name: str, path: str, eos_token: str | None) -> Tokenizer:
