@@ -20,6 +20,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ def documents(path: str | None) -> list[tuple[str, str]]:
         found = []
         for file in sample_files():
             if file.endswith(".jsonl"):
-                with open(file, "rb") as lines:
+                with Path(file).open("rb") as lines:
                     for line in lines:
                         try:
                             row = json.loads(line)

@@ -266,7 +266,7 @@ def load_tokenizer(
 
 
 def loaded_tokenizer(inner: Any) -> Tokenizer:
-    """A tokenizer of the package ``tokenizers`` that a user has made: a copy, which neither cuts texts nor fills them up.
+    """A tokenizer of the package ``tokenizers`` that a user has made: a copy, which neither cuts nor fills up texts.
 
     >>> from tokenizers import Tokenizer as Vocabulary, models
     >>> words = Vocabulary(models.WordLevel({"a": 0}, unk_token="a"))
