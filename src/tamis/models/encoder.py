@@ -1,8 +1,8 @@
 """Runs a transformer over rows of tokens without padding, where the model allows it.
 
 Rows need no padding where each token can be made to see the tokens of its own row only (``rows_attention.py``). Then a
-batch takes as long as its tokens, not as its longest row. Each model is tried that way when it is loaded; one that gives
-other results gets padded rows.
+batch takes as long as its tokens, not as its longest row. Each model is tried that way when it is loaded; one that
+gives other results gets padded rows.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Encoder:
         kind: The class of ``transformers`` that loads it.
         compile: Whether ``torch.compile`` makes it faster.
         folder: The folder with the transformer, where it is not the model's own.
+        network: The transformer itself, where it was loaded already. It is changed.
         settings: More arguments for the class that loads it.
 
     Attributes:
@@ -83,6 +84,7 @@ class Encoder:
         *,
         compile: bool = False,  # noqa: A002 - the name that PyTorch gives it
         folder: str | None = None,
+        network: Any = None,
         **settings: Any,
     ) -> None:
         torch = load_torch(f"the model {model.name}")
@@ -91,8 +93,10 @@ class Encoder:
         place = folder or model.folder()
         key = (place, _changed_ns(place), str(numbers), kind, repr(sorted(settings.items())))
         with _LOADING:
-            self.network = _LOADED.get(key) if self.device == "cpu" else None
-            if self.network is None:
+            self.network = _LOADED.get(key) if self.device == "cpu" and network is None else None
+            if network is not None:
+                self.network = _prepared(model, network, self.device, numbers)
+            elif self.network is None:
                 self.network = _load(model, self.device, numbers, kind, folder, settings)
                 _LOADED[key] = self.network
         self.config = self.network.config
@@ -128,9 +132,20 @@ def _numbers(torch: Any, dtype: str, device: str) -> Any:
 
 def _load(model: Model, device: str, numbers: Any, kind: str, folder: str | None, settings: dict[str, Any]) -> Any:
     torch = load_torch(f"the model {model.name}")
-    on_cpu = device == "cpu"
-    own = torch.float32 if on_cpu and numbers == torch.bfloat16 else numbers
-    network = model.load(kind, folder=folder, dtype=own, **settings).to(device)
+    own = _own_numbers(torch, device, numbers)
+    return _prepared(model, model.load(kind, folder=folder, dtype=own, **settings), device, numbers)
+
+
+def _own_numbers(torch: Any, device: str, numbers: Any) -> Any:
+    """The numbers of all that is not a linear layer."""
+    return torch.float32 if device == "cpu" and numbers == torch.bfloat16 else numbers
+
+
+def _prepared(model: Model, network: Any, device: str, numbers: Any) -> Any:
+    """A network on its device, without padding if that gives the same results."""
+    torch = load_torch(f"the model {model.name}")
+    own = _own_numbers(torch, device, numbers)
+    network = network.to(device, own)
     network.requires_grad_(requires_grad=False)
     if getattr(network.config, "use_cache", False):
         network.config.use_cache = False
@@ -142,7 +157,7 @@ def _load(model: Model, device: str, numbers: Any, kind: str, folder: str | None
         network.config._attn_implementation = ROWS_ATTENTION
         if not _agrees(torch, expected, lambda: _unpadded(network, tokens), _AGREES[own.itemsize]):
             network.config._attn_implementation = before
-        return _packed(torch, model, network, numbers, tokens, expected) if on_cpu else network
+        return _packed(torch, model, network, numbers, tokens, expected) if device == "cpu" else network
 
 
 def _packed(torch: Any, model: Model, network: Any, numbers: Any, tokens: TokenBatch, expected: Any) -> Any:
