@@ -148,7 +148,9 @@ class Model:
             options["use_safetensors"] = True
         try:
             return getattr(transformers, kind).from_pretrained(folder, **options).eval()
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except ImportError:  # the model asks for a package; the message says which
+            raise
+        except Exception as error:  # safetensors raises a class of its own for whatever is wrong with a file
             raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
 
     def _from_hub(self, *, local_only: bool, weights: bool = True) -> str:
