@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
+from tamis.kernels import cleaning, hashed_words, heuristics, measures, minhash, native, needles, operations, suspects
 from tamis.kernels.bloom import BloomFilter
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hash_groups import HashGroups
@@ -225,6 +225,11 @@ def run_jaccard(column: pa.Array) -> Any:
     return [each.jaccard(column, column[::-1]).tolist() for each in SCHEMES[:4]]
 
 
+def run_hashed_words(column: pa.Array) -> Any:
+    vectors = [hashed_words.HashedWords(dim).vectors(column).tolist() for dim in (1, 6, 64)]
+    return vectors, np.flatnonzero(hashed_words.fit_rarity([column])).tolist()
+
+
 def run_bands(column: pa.Array) -> Any:
     values = np.arange(6 * len(column)).reshape(-1, 6)
     return [minhash.band_hashes(values.astype(kind), 2).tolist() for kind in (np.uint32, np.uint64)]
@@ -333,6 +338,7 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "minhash": run_minhash,
     "jaccard": run_jaccard,
     "bands": run_bands,
+    "hashed_words": run_hashed_words,
     "anchors": run_anchors,
     "window_hashes": run_window_hashes,
     "hash_order": run_hash_order,

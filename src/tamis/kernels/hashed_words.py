@@ -110,9 +110,7 @@ def fit_rarity(columns: Iterable[pa.Array | pa.ChunkedArray]) -> NDArray[np.uint
 
 def _chunks(texts: pa.Array | pa.ChunkedArray) -> Iterator[TextBuffers]:
     for chunk in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:
-        if pa.types.is_null(chunk.type):
-            chunk = chunk.cast(pa.string())
-        yield TextBuffers.of(pc.fill_null(chunk, "") if chunk.null_count else chunk)
+        yield TextBuffers.of(pc.fill_null(chunk.cast(pa.large_string()), "") if chunk.null_count else chunk)
 
 
 def _prepared(texts: TextBuffers) -> tuple[NDArray[np.generic] | int, ...]:

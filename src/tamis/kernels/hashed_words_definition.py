@@ -75,7 +75,8 @@ def fold_tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     younger is kept as it is.
 
     >>> blocks, folds = fold_tables()
-    >>> chr(folds[256 * blocks[0] + ord("A")]), int(folds[256 * blocks[0x4E] + 0]) == SEPARATE
+    >>> folds = folds.reshape(-1, 256)
+    >>> chr(folds[blocks[0], ord("A")]), int(folds[blocks[0x4E], 0]) == SEPARATE
     ('a', True)
     """
     folds = np.full(_BLOCKS << 8, KEPT, np.uint32)
@@ -122,7 +123,7 @@ def buckets_of(text: bytes) -> dict[int, tuple[int, int]]:
         text: UTF-8.
 
     >>> sorted(count for count, size in buckets_of(b"a rose is a rose").values())
-    [1, 1, 2, 2, 2]
+    [1, 1, 1, 2, 2, 2]
     """
     found: dict[int, tuple[int, int]] = {}
 
@@ -194,10 +195,13 @@ def vector_of(text: bytes, dim: int, table: NDArray[np.uint32]) -> NDArray[np.fl
     ((16,), True)
     """
     sums = np.zeros(dim, np.int64)
-    for bucket, (count, size) in buckets_of(text).items():
+    found = buckets_of(text)
+    for bucket, (count, size) in found.items():
         value = int(table[bucket])
         weight = int(ROOTS[min(count, COUNTED - 1)]) * int(SIZES[size]) * (value >> 17)
         sums[value >> 1 & 0xFFFF] += -weight if value & 1 else weight
+    if found and not sums.any():  # all entries cancel each other out: take the first alone
+        sums[int(table[next(iter(found))]) >> 1 & 0xFFFF] = 1
     squares = np.zeros(-(-dim // 4) * 4, np.float64)
     squares[:dim] = sums.astype(np.float64) ** 2
     a, b, c, d = squares.reshape(-1, 4).cumsum(axis=0)[-1].tolist()  # in this order, as the kernel adds them

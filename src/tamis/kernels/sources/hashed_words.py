@@ -195,7 +195,7 @@ def _project(counts, touched, found, roots, sizes, table, sums):
 
 @helper
 def _normalize(sums, dim, vectors, first):
-    """Write a vector of length 1. The squares are added in four sums, in the same order everywhere."""
+    """Write a vector of length 1; false if all entries are zero. The squares are added in four sums, in the same order everywhere."""
     a = b = c = d = float64(0)
     whole = dim - dim % 4
     for i in range(0, whole, 4):
@@ -214,6 +214,7 @@ def _normalize(sums, dim, vectors, first):
     for i in range(dim):
         vectors[first + i] = float32(float64(sums[i]) * scale)
         sums[i] = 0
+    return total > float64(0)
 
 
 def kernel(
@@ -262,5 +263,7 @@ def kernel(
                 counts[bucket] = uint32(0)
         else:
             _project(counts, touched, found, roots, sizes, table, sums)
-            _normalize(sums, dim, vectors, row * dim)
+            if not _normalize(sums, dim, vectors, row * dim) and found > 0:
+                # All entries cancel each other out, which happens to some texts of one word: take the first alone.
+                vectors[row * dim + ((int64(table[touched[0] & 0xFFFFFFFF]) >> 1) & 0xFFFF)] = float32(1)
     return int64(0)
