@@ -15,7 +15,21 @@ from tamis.kernels import native
 from tamis.kernels.hashed_words import HashedWords, fit_rarity
 
 PIECES = (
-    *(" ", "\n", "\u00a0", "\u3000", "a", "the", "THE", "Größe", "ΣΊΣΥΦΟΣ", "日本語", "ภาษาไทย", "\U0001f600", "\u212a"),
+    *(
+        " ",
+        "\n",
+        "\u00a0",
+        "\u3000",
+        "a",
+        "the",
+        "THE",
+        "Größe",
+        "ΣΊΣΥΦΟΣ",
+        "日本語",
+        "ภาษาไทย",
+        "\U0001f600",
+        "\u212a",
+    ),
     *("x" * 9, "y" * 40, "\x00", "_", "e\u0301", "İ", "…", "a1b2", "word" * 20, "-"),
 )
 TEXT = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=120).map("".join))
@@ -37,9 +51,9 @@ def test_the_kernel_gives_the_bits_of_the_definition(texts: list[str], dim: int,
 
 def test_known_vectors() -> None:
     """On every machine and in every version of Python: stored vectors stay comparable."""
-    texts = pa.array(["The quick brown fox", "Η γρήγορη αλεπού", "素早い茶色の狐", "Straße \u212a ﬁ x_y 12"])
+    texts = pa.array(["The quick brown fox", "быстрая ЛИСА", "素早い茶色の狐", "Straße \u212a ﬁ x_y 12"])
     vectors = HashedWords().vectors(texts)
-    assert hashlib.sha256(vectors.tobytes()).hexdigest()[:16] == "b3897e3d56b5d098"
+    assert hashlib.sha256(vectors.tobytes()).hexdigest()[:16] == "0ef79e0602f01634"
     blocks, folds = plain.fold_tables()
     assert hashlib.sha256(folds.reshape(-1, 256)[blocks].astype("<u4").tobytes()).hexdigest()[:16] == "0895d89d07cb0d2b"
 

@@ -1,8 +1,8 @@
 """Vectors of texts made by hashing their words: no model, no weights, nothing to download.
 
 The cosine of two vectors says how many words two texts share: copies, edited copies and texts on the same subject are
-close to each other, but synonyms and translations are not. What exactly is counted, and with which weight, is in
-:mod:`tamis.kernels.hashed_words_definition`. The vectors are the same bits on every machine, for any chunks of a column.
+close to each other, but synonyms and translations are not. :mod:`tamis.kernels.hashed_words_definition` says what is
+counted, and with which weight. The vectors are the same bits on every machine, for any chunks of a column.
 """
 
 from __future__ import annotations

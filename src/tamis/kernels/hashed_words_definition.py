@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import math
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.kernels.minhash_definition import mix_words, random_words, word_hash
+from tamis.kernels.unit_length import unit_vector
 
 __all__ = [
     "BUCKETS",
@@ -202,13 +203,7 @@ def vector_of(text: bytes, dim: int, table: NDArray[np.uint32]) -> NDArray[np.fl
         sums[value >> 1 & 0xFFFF] += -weight if value & 1 else weight
     if found and not sums.any():  # all entries cancel each other out: take the first alone
         sums[int(table[next(iter(found))]) >> 1 & 0xFFFF] = 1
-    squares = np.zeros(-(-dim // 4) * 4, np.float64)
-    squares[:dim] = sums.astype(np.float64) ** 2
-    a, b, c, d = squares.reshape(-1, 4).cumsum(axis=0)[-1].tolist()  # in this order, as the kernel adds them
-    total = (a + b) + (c + d)
-    scale = 1 / math.sqrt(total) if total else 0.0
-    vector: NDArray[Any] = (sums.astype(np.float64) * scale).astype(np.float32)
-    return vector
+    return unit_vector(sums)
 
 
 def _pair(one: int, other: int) -> int:

@@ -461,7 +461,9 @@ SIGNATURES: Final[dict[str, Signature]] = {
         scratch=_bytes(_TAIL, is_written=True),
         blocks=_bytes(f"{_CHARACTER_BLOCKS}"),
         folds=_halves("256"),
-        folded=_bytes("2 * int((offsets[1:row_count + 1] - offsets[:row_count]).max(initial=0)) + 256", is_written=True),
+        folded=_bytes(
+            "2 * int((offsets[1:row_count + 1] - offsets[:row_count]).max(initial=0)) + 256", is_written=True
+        ),
         counts=_halves(f"{TOTAL_BUCKETS}", is_written=True),
         touched=_integers(f"{TOTAL_BUCKETS + 1}", is_written=True),
         roots=_integers(f"{COUNTED}"),
@@ -472,6 +474,21 @@ SIGNATURES: Final[dict[str, Signature]] = {
         vectors=_floats_32("0 if counting else row_count * dim", is_written=True),
         frequencies=_halves(f"{TOTAL_BUCKETS} if counting else 0", is_written=True),
         counting=Number(),
+    ),
+    "token_means": Signature(
+        conditions=("0 <= offsets[0] <= offsets[row_count] <= len(ids)", "token_count > 0"),
+        ids=_short_integers("0"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        most_tokens=Number(),
+        table=_floats_32("token_count * dim"),
+        counted=_bytes("token_count"),
+        token_count=Number(),
+        dim=Number(),
+        normalize=Number(),
+        sums=_floats_32("dim", is_written=True),
+        vectors=_floats_32("row_count * dim", is_written=True),
+        tokens_used=_integers("row_count", is_written=True),
     ),
     "xxh3": Signature(
         conditions=("0 <= offsets[0] <= offsets[row_count] <= len(data)", "width == 1 or width == 2"),

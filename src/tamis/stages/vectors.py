@@ -82,7 +82,7 @@ def _vectors_of_chunk(chunk: pa.Array, name: str) -> tuple[NDArray[np.float32], 
         whole = np.zeros((len(chunk), length), np.float32)
         whole[~missing] = vectors
         vectors = whole
-    broken = ~np.isfinite(vectors).all(axis=1)
+    broken = np.logical_not(np.isfinite(vectors).all(axis=1))
     if broken.any():
         vectors, missing = np.where(broken[:, None], np.float32(0), vectors), missing | broken
     return vectors, missing

@@ -9,17 +9,16 @@ additions matters.
 
 from __future__ import annotations
 
-from math import sqrt
-
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numpy import float32, float64, int64, uint8, uint32, uint64
+from numpy import float32, int64, uint8, uint32, uint64
 
 from tamis.kernels.hashed_words_definition import BUCKETS, COUNTED, KEPT, PREFIX, SEPARATE
 from tamis.kernels.sources.hashing import K0, K1, mix, piece_hash
 from tamis.kernels.sources.primitives import BYTES, byte_mask, helper, load64, trailing_zeros
 from tamis.kernels.sources.shingles import readable_text
+from tamis.kernels.sources.unit_length import write_unit
 
 __all__ = ["kernel"]
 
@@ -193,30 +192,6 @@ def _project(counts, touched, found, roots, sizes, table, sums):
         sums[(entry >> 1) & 0xFFFF] += (weight ^ sign) - sign
 
 
-@helper
-def _normalize(sums, dim, vectors, first):
-    """Write a vector of length 1; false if all entries are zero. The squares are added in four sums, in the same order everywhere."""
-    a = b = c = d = float64(0)
-    whole = dim - dim % 4
-    for i in range(0, whole, 4):
-        a += float64(sums[i]) * float64(sums[i])
-        b += float64(sums[i + 1]) * float64(sums[i + 1])
-        c += float64(sums[i + 2]) * float64(sums[i + 2])
-        d += float64(sums[i + 3]) * float64(sums[i + 3])
-    if whole < dim:
-        a += float64(sums[whole]) * float64(sums[whole])
-    if whole + 1 < dim:
-        b += float64(sums[whole + 1]) * float64(sums[whole + 1])
-    if whole + 2 < dim:
-        c += float64(sums[whole + 2]) * float64(sums[whole + 2])
-    total = (a + b) + (c + d)
-    scale = float64(1) / sqrt(total) if total > float64(0) else float64(0)
-    for i in range(dim):
-        vectors[first + i] = float32(float64(sums[i]) * scale)
-        sums[i] = 0
-    return total > float64(0)
-
-
 def kernel(
     texts,
     offsets,
@@ -263,7 +238,9 @@ def kernel(
                 counts[bucket] = uint32(0)
         else:
             _project(counts, touched, found, roots, sizes, table, sums)
-            if not _normalize(sums, dim, vectors, row * dim) and found > 0:
+            if not write_unit(sums, dim, vectors, row * dim) and found > 0:
                 # All entries cancel each other out, which happens to some texts of one word: take the first alone.
                 vectors[row * dim + ((int64(table[touched[0] & 0xFFFFFFFF]) >> 1) & 0xFFFF)] = float32(1)
+            for i in range(dim):
+                sums[i] = 0
     return int64(0)

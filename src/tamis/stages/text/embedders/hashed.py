@@ -31,7 +31,7 @@ class HashedEmbeddingStage(TextStage):
     copies and texts about the same subject, in any language. It does not find synonyms, and no translations: a
     transformer does, at a thousandth of the speed. In scripts without spaces between words, each character is a word.
 
-    Vectors have length 1, and are the same bits on every machine. A text without words, and a null, has no vector: null.
+    Vectors have length 1, and are the same bits on every machine. A null, or a text without words, has null.
 
     Args:
         text_field: The column with the text.
@@ -72,7 +72,9 @@ class HashedEmbeddingStage(TextStage):
         if not hasattr(self, "_words"):
             self.setup()
         vectors = self._words.vectors(self.texts(task))
-        return task.with_column(self.embedding_field, vector_column(vectors, missing=~vectors.any(axis=1)))
+        return task.with_column(
+            self.embedding_field, vector_column(vectors, missing=np.logical_not(vectors.any(axis=1)))
+        )
 
 
 def write_word_rarity(path: str, texts: Iterable[pa.Array | pa.ChunkedArray]) -> None:
