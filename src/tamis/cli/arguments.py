@@ -119,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     _add_search(command("search", "search", "Find the rows whose embeddings are nearest to that of a text."))
+    _add_map(command("map", "map", "Show how diverse embeddings are, their clusters, and a map of them."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
@@ -195,6 +196,24 @@ def _add_search(command: argparse.ArgumentParser) -> None:
         metavar="STAGE",
         help="what made the embeddings, as in a recipe: 'HashedEmbeddingStage: {dim: 512}'; else RUN.json beside them "
         "says it",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_map(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "input", metavar="INPUT", nargs="+", help="Parquet files with embeddings; several are shown side by side"
+    )
+    command.add_argument(
+        "--rows", metavar="N", type=positive, default=2000, help="rows to look at, of each (%(default)s)"
+    )
+    command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
+    command.add_argument(
+        "--embedding-field", metavar="NAME", default="embeddings", help="the column with the embeddings (%(default)s)"
+    )
+    command.add_argument("--cluster-field", metavar="NAME", help="a column with clusters; else they are found")
+    command.add_argument(
+        "--output", metavar="OUTPUT", default="embedding-map.html", help="the page to write (%(default)s)"
     )
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
