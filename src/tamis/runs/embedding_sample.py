@@ -119,7 +119,8 @@ def _rows_of(path: str, most: int, columns: EmbeddingColumns, number: int, optio
         has_text = columns.text in schema.names and holds_text(schema.field(columns.text).type)
         if not groups or not parquet.metadata.num_rows:
             return EmbeddingSample(np.zeros((0, 0), np.float32), [])
-        first, chosen, rows = number * 7919 % groups, [], 0  # not always the first group, and the same one every time
+        chosen: list[int] = []
+        first, rows = number * 7919 % groups, 0  # not always the first group, and the same one every time
         while rows < most and len(chosen) < groups:
             chosen.append((first + len(chosen)) % groups)
             rows += parquet.metadata.row_group(chosen[-1]).num_rows
