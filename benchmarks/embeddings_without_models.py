@@ -3,7 +3,7 @@
     python benchmarks/embeddings_without_models.py --text CORPUS.parquet
 
 Everything runs in one process, turn by turn, and CPU time is compared (of all threads). Peers: ``HashingVectorizer`` of
-scikit-learn with words and pairs of words, and the package ``wordllama``, whose vectors must be equal to those of tamis.
+scikit-learn with words and pairs of words, and the package ``wordllama``, whose vectors must be those of tamis.
 
 How good vectors are is measured on the same texts: whether the second half of a text finds its first half among all
 first halves, whether 8 or 20 words from a text find the text, and how similar edited copies are beside random pairs.

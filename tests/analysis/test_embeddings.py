@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +81,13 @@ def test_before_and_after_side_by_side(folder: str, tmp_path: Path, capsys: pyte
     assert "boats" in shown
     html = Path(page).read_text(encoding="utf-8")
     assert html.count('<svg class="map"') == 2
-    assert html.count("<circle") > 20
+    for picture in re.findall(r"<svg class=\"map\".*?</svg>", html, re.DOTALL):
+        dots = ElementTree.fromstring(picture).findall("circle")
+        assert len(dots) in (90, 3)
+        for dot in dots:
+            assert 0 <= float(dot.attrib["cx"]) <= 640
+            assert 0 <= float(dot.attrib["cy"]) <= 420
+            assert dot.find("title").text.partition(": ")[2].startswith("chapter")
     assert "<b>" not in html.partition("<h2>")[2]
     figures = json.loads(Path(tmp_path / "map.json").read_text(encoding="utf-8"))["data_sets"]
     before, after = figures.values()

@@ -119,7 +119,7 @@ def principal_axes(vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.fl
     rng = np.random.default_rng(0)
     width = min(8, exact.shape[1])
     basis = np.linalg.qr(rng.standard_normal((exact.shape[1], width)))[0]
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS // 2):
         basis = np.linalg.qr(exact.T @ (exact @ basis))[0]
     _, lengths, turned = np.linalg.svd(exact @ basis, full_matrices=False)
     axes = np.zeros((2, exact.shape[1]))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tamis.analysis.search.embedder import embed_text, recorded_stage, same_embedding
 from tamis.errors import DataError, did_you_mean
 from tamis.kernels.nearest import Nearest
-from tamis.printable import shortened
 from tamis.runs.embedding_sample import opened_parquet
 from tamis.runs.source_rows import read_rows
 from tamis.stages.base import ProcessingStage
@@ -84,7 +83,8 @@ class SearchResult(Sequence[Hit]):
         """The begin of a row's text, on one line; why it is not here, if it is not."""
         if hit.problem:
             return f"({hit.problem})"
-        return shortened(" ".join(str(hit.values.get(self.text_field) or "").split()), most_characters)
+        text = " ".join(str(hit.values.get(self.text_field) or "").split())
+        return text if len(text) <= most_characters else f"{text[:most_characters].rstrip()} ..."
 
 
 def search(
