@@ -25,6 +25,7 @@ TEXT_CHARACTERS: Final = 2_000
 """How much of each text is kept."""
 
 _BATCH_ROWS: Final = 2_048
+_STREAMED: Final[dict[str, Any]] = {"buffer_size": 1 << 20, "pre_buffer": False}  # not a whole row group at once
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def opened_parquet(path: str, storage_options: dict[str, Any]) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        with reading(path), open_read(path, storage_options) as source, pq.ParquetFile(source) as parquet:
+        with reading(path), open_read(path, storage_options) as source, pq.ParquetFile(source, **_STREAMED) as parquet:
             yield parquet
     except pa.ArrowException as error:
         raise DataError(f"this is not a Parquet file, or it is cut off or damaged: {error}", path=path) from error

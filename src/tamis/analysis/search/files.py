@@ -21,7 +21,7 @@ from tamis.stages.vectors import vectors_of
 
 __all__ = ["Hit", "SearchResult", "search"]
 
-_BLOCK_BYTES: Final = 32 << 20
+_BLOCK_BYTES: Final = 8 << 20
 _TEXT_CHARACTERS: Final = 200
 
 
