@@ -57,16 +57,24 @@ class Encoder:
         device: ``"cpu"`` or ``"cuda"``.
         dtype: Its numbers: ``"auto"`` for 16 bits on a GPU and 32 on a CPU, or a type of PyTorch by name.
         kind: The class of ``transformers`` that loads it.
-        settings: More arguments for that.
+        network: The transformer itself, where it was loaded already.
+        settings: More arguments for the class that loads it.
     """
 
     def __init__(
-        self, model: Model, device: str = "", dtype: str = "auto", kind: str = "AutoModel", **settings: Any
+        self,
+        model: Model,
+        device: str = "",
+        dtype: str = "auto",
+        kind: str = "AutoModel",
+        network: Any = None,
+        **settings: Any,
     ) -> None:
         torch = load_torch(f"the model {model.name}")
         self.device = device or best_device()
-        name = ("bfloat16" if self.device != "cpu" else "float32") if dtype == "auto" else dtype
-        self.network = model.load(kind, dtype=getattr(torch, name), **settings).to(self.device)
+        numbers = getattr(torch, ("bfloat16" if self.device != "cpu" else "float32") if dtype == "auto" else dtype)
+        loaded = model.load(kind, dtype=numbers, **settings) if network is None else network
+        self.network = loaded.to(self.device, numbers)
         self.config = self.network.config
         self.pad = int(self.config.pad_token_id or 0)
         self.is_padded = self.device == "cpu" or not self._works_without_padding()
