@@ -1,4 +1,4 @@
-"""Classifiers in the published layouts: their numbers are those of a forward pass written down here, or transformers'."""
+"""Classifiers in the published layouts: their numbers are those of a forward pass written here, or transformers'."""
 
 from __future__ import annotations
 

@@ -156,5 +156,5 @@ def test_a_judge_for_another_model_is_refused(base: tuple[Path, Any], tmp_path: 
         tensors |= {f"{name}.weight": torch.zeros(made, given), f"{name}.bias": torch.zeros(made)}
     save_file(tensors, str(tmp_path / "judge" / "model.safetensors"))
     (tmp_path / "judge" / "config.json").write_text(json.dumps({"input_dim": 8}))
-    with pytest.raises(ModelError, match="judges states of 8 numbers, those of .* have 32"):
+    with pytest.raises(ModelError, match=r"judges states of 8 numbers, those of .* have 32"):
         load_state_judge(*[Model(str(path)) for path in (base[0], tmp_path / "adapter", tmp_path / "judge")], "cpu")

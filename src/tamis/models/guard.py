@@ -1,7 +1,8 @@
-"""Guards: a language model with an adapter that answers a question about each text, or whose states a network judges."""
+"""Guards: a language model with an adapter that answers prompts, or whose states a small network judges."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +46,7 @@ class Answerer:
         """The answer to each prompt, as text."""
         torch = load_torch("a language model")
         ids, offsets = tokens.ids.cpu().numpy(), tokens.offsets.cpu().numpy()
-        rows = [ids[start:stop] for start, stop in zip(offsets[:-1], offsets[1:], strict=True)]
+        rows = [ids[start:stop] for start, stop in itertools.pairwise(offsets)]
         with torch.inference_mode():
             made = self._continue(rows)
         answers: list[str] = self.tokenizer.batch_decode(
