@@ -28,6 +28,7 @@ LOCK = "tamis-model.json"
 _PLAIN = ("*.json", "*.txt", "*.model", "*.safetensors", "*.tiktoken", "*.onnx", "*.md", "*.jinja", "*.npz")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _CODE = ("*.py",)
+_WEIGHTS = ("*.safetensors", "*.onnx", "*.npz", *_PICKLED)
 _LEAST_HEADER = 8
 
 
@@ -72,14 +73,21 @@ class Model:
             return bundled
         return self._from_hub(local_only=True)
 
-    def fetch(self) -> str:
-        """The folder with the model's files; they are fetched from the hub if they are not on this machine."""
+    def fetch(self, *, weights: bool = True) -> str:
+        """The folder with the model's files; they are fetched from the hub if they are not on this machine.
+
+        Args:
+            weights: Whether the weights are needed, or only the files beside them, such as those of the tokenizer.
+        """
         try:
-            return self.folder()
+            folder = self.folder()
         except ModelError:
             if self.is_folder:
                 raise
-        return self._from_hub(local_only=False)
+        else:
+            if self.is_folder or not weights or _has_weights(Path(folder)):
+                return folder
+        return self._from_hub(local_only=False, weights=weights)
 
     def check(self) -> None:
         """Raise ``ModelError`` if files of the model are missing, cut off or changed.
@@ -142,13 +150,13 @@ class Model:
         except (OSError, ValueError, RuntimeError, KeyError) as error:
             raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
 
-    def _from_hub(self, *, local_only: bool) -> str:
+    def _from_hub(self, *, local_only: bool, weights: bool = True) -> str:
         try:
             import huggingface_hub as hub
             from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
         except ImportError as error:
             raise MissingExtraError(f"the model {self.name}", package="huggingface_hub", extra="models") from error
-        patterns = [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+        patterns = self._patterns() if weights else [name for name in self._patterns() if name not in _WEIGHTS]
         try:
             return str(
                 hub.snapshot_download(
@@ -175,8 +183,11 @@ class Model:
         except ValueError as error:
             raise ModelError(f"{self.name!r} is neither a folder nor the name of a model: {error}") from error
 
+    def _patterns(self) -> list[str]:
+        return [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+
     def _wanted(self, folder: Path) -> Iterator[Path]:
-        patterns = [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+        patterns = self._patterns()
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.name != LOCK and any(fnmatch.fnmatch(path.name, p) for p in patterns):
                 yield path.relative_to(folder)
@@ -195,6 +206,18 @@ def bundled_folder(name: str, revision: str | None = None) -> str | None:
 
 def _folder_name(name: str, revision: str | None) -> str:
     return name.replace("/", "--") + (f"@{revision}" if revision else "")
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether weights are there, and all parts of them: a snapshot of the hub may hold the small files only."""
+    for index in folder.rglob("*.index.json"):
+        try:
+            parts = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return False
+        if any(not (index.parent / part).exists() for part in parts):
+            return False
+    return any(next(folder.rglob(pattern), None) is not None for pattern in _WEIGHTS)
 
 
 def _locked(folder: Path) -> Iterator[tuple[str, int, str]]:
