@@ -178,7 +178,8 @@ def save_sequence_classifier(folder: Path, kind: str = "Bert", outputs: int = 1,
     network = _spread(getattr(transformers, f"{kind}ForSequenceClassification")(config))
     last = [module for module in network.modules() if isinstance(module, torch.nn.Linear)][-1]
     torch.nn.init.normal_(last.weight, std=scale / SMALL["hidden_size"] ** 0.5)
-    torch.nn.init.constant_(last.bias, 2.5 if outputs == 1 else 0.0)
+    if last.bias is not None:
+        torch.nn.init.constant_(last.bias, 2.5 if outputs == 1 else 0.0)
     network.save_pretrained(folder)
     return network.eval()
 

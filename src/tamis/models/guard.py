@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import ModelError
 from tamis.models.adapters import merge_adapter
-from tamis.models.classification import RowScorer
+from tamis.models.classification import RowScorer, Scorer, shared
 from tamis.models.encoder import Encoder, best_device, load_torch
 from tamis.models.model import Model
 from tamis.models.published import fill, load_tensors
@@ -75,7 +75,7 @@ class Answerer:
         places = (mask.cumsum(1) - 1)[:, start:].clamp(min=0)
         ends = torch.tensor(sorted(self._ends), device=self.device)
         has_ended = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
-        made: list[torch.Tensor] = []
+        made = []
         for _ in range(self.max_new_tokens):
             result = self.network(
                 input_ids=given,
@@ -119,17 +119,22 @@ def load_answerer(base: Model, adapter: Model, device: str = "", dtype: str = "a
         dtype: Its numbers: ``"auto"`` for 16 bits on a GPU and 32 on a CPU, or a type of PyTorch by name.
     """
     device = device or best_device()
-    network = _with_adapter(base, adapter, device, dtype)
-    import transformers  # the network is of transformers, so it is there
 
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(base.folder(), local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the tokenizer of the model {base.name} cannot be loaded: {error}") from error
-    return Answerer(network.to(device), tokenizer, device)
+    def load() -> Answerer:
+        network = _with_adapter(base, adapter, device, dtype)
+        import transformers  # the network is of transformers, so it is there
+
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(base.folder(), local_files_only=True)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"the tokenizer of the model {base.name} cannot be loaded: {error}") from error
+        return Answerer(network.to(device), tokenizer, device)
+
+    answerer: Answerer = shared(load, device, [base, adapter], "answers", dtype)
+    return answerer
 
 
-def load_state_judge(base: Model, adapter: Model, judge: Model, device: str = "", dtype: str = "auto") -> RowScorer:
+def load_state_judge(base: Model, adapter: Model, judge: Model, device: str = "", dtype: str = "auto") -> Scorer:
     """A small network that judges the state of a language model after the last token of a text.
 
     The layout is that of ``nvidia/instruction-data-guard``: four linear layers, whose sizes are those of their tensors,
@@ -141,32 +146,40 @@ def load_state_judge(base: Model, adapter: Model, judge: Model, device: str = ""
         judge: The small network.
         device, dtype: As for :func:`load_answerer`.
     """
+    device = device or best_device()
+
+    def load() -> RowScorer:
+        layers, width = _judge_layers(judge)
+        network = _with_adapter(base, adapter, device, dtype)
+        if network.config.hidden_size != width:
+            raise ModelError(
+                f"the model {judge.name} judges states of {width} numbers, those of {base.name} have "
+                f"{network.config.hidden_size}"
+            )
+        encoder = Encoder(base, device, dtype, network=network.base_model)
+        return RowScorer(encoder, "last", lambda states: _judged(layers.to(device), states))
+
+    scorer: Scorer = shared(load, device, [base, adapter, judge], "states", dtype)
+    return scorer
+
+
+def _judged(layers: Any, states: torch.Tensor) -> torch.Tensor:
+    states = states / states.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    for layer in _LAYERS[:-1]:
+        states = layers[layer](states).relu()
+    made: torch.Tensor = layers[_LAYERS[-1]](states).sigmoid()
+    return made
+
+
+def _judge_layers(judge: Model) -> tuple[Any, int]:
+    """The layers of a small network, and how many numbers a state has that it judges."""
     torch = load_torch(f"the model {judge.name}")
     tensors = load_tensors(judge)
-    shapes = [tensors[f"{layer}.weight"].shape for layer in _LAYERS if f"{layer}.weight" in tensors]
+    shapes = [tuple(tensors[f"{layer}.weight"].shape) for layer in _LAYERS if f"{layer}.weight" in tensors]
     if len(shapes) != len(_LAYERS):
         raise ModelError(f"the model {judge.name} does not have the layers {', '.join(_LAYERS)}")
-    layers = torch.nn.ModuleDict(
-        {layer: torch.nn.Linear(shape[1], shape[0]) for layer, shape in zip(_LAYERS, shapes, strict=True)}
-    )
-    fill(layers, tensors, judge)
-    network = _with_adapter(base, adapter, device or best_device(), dtype)
-    width = int(network.config.hidden_size)
-    if shapes[0][1] != width:
-        raise ModelError(
-            f"the model {judge.name} judges states of {shapes[0][1]} numbers, those of {base.name} have {width}"
-        )
-    encoder = Encoder(base, device, dtype, network=network.base_model)
-    layers.to(encoder.device)
-
-    def judged(states: torch.Tensor) -> torch.Tensor:
-        states = torch.nn.functional.normalize(states, dim=-1)
-        for layer in _LAYERS[:-1]:
-            states = layers[layer](states).relu()
-        made: torch.Tensor = layers[_LAYERS[-1]](states).sigmoid()
-        return made
-
-    return RowScorer(encoder, "last", judged)
+    layers = {layer: torch.nn.Linear(shape[1], shape[0]) for layer, shape in zip(_LAYERS, shapes, strict=True)}
+    return fill(torch.nn.ModuleDict(layers), tensors, judge), shapes[0][1]
 
 
 def _with_adapter(base: Model, adapter: Model, device: str, dtype: str) -> Any:

@@ -130,18 +130,19 @@ class Model:
         os.replace(partial, target)
         return str(target)
 
-    def load(self, kind: str = "AutoModel", **settings: Any) -> Any:
+    def load(self, kind: str = "AutoModel", *, folder: str | None = None, **settings: Any) -> Any:
         """The model itself, as ``transformers`` loads it, ready to compute.
 
         Args:
             kind: The class of ``transformers`` that loads it.
+            folder: The folder to load, where it is not the model's own, such as one below it.
             settings: More arguments of ``from_pretrained``, such as ``dtype``.
         """
         try:
             import transformers
         except ImportError as error:
             raise MissingExtraError(f"the model {self.name}", package="transformers", extra="models") from error
-        folder = self.folder()
+        folder = folder or self.folder()
         options = {"trust_remote_code": self.trust_remote_code, "local_files_only": True, **settings}
         if not self.allow_pickle:
             options["use_safetensors"] = True

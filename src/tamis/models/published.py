@@ -107,7 +107,8 @@ def build_backbone(config: Mapping[str, Any], model: Model) -> Any:
         raise MissingExtraError(f"the model {model.name}", package="transformers", extra="models") from error
     shape = _shape_of_backbone(config, model)
     try:
-        return transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**shape))
+        kind: Any = transformers.AutoModel
+        return kind.from_config(transformers.AutoConfig.for_model(**shape))
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"the model {model.name}: its backbone cannot be built: {error}") from error
 

@@ -21,10 +21,10 @@ from tamis.stages.text.models.model import ModelStage
 from tamis.tasks import DocumentBatch
 
 if TYPE_CHECKING:
-    from tamis.models.classification import RowScorer
+    from tamis.models.classification import Scorer
     from tamis.models.token_batches import TokenBatch
 
-__all__ = ["ClassifierStage", "DistributedDataClassifier", "OUTPUTS", "labels_at", "outputs_of"]
+__all__ = ["OUTPUTS", "ClassifierStage", "DistributedDataClassifier", "labels_at", "outputs_of"]
 
 OUTPUTS = "outputs"
 """The name under which the numbers of a model travel from :meth:`infer` to :meth:`finish`."""
@@ -73,7 +73,9 @@ class ClassifierStage(ModelStage):
 
     def __post_init__(self) -> None:
         if not self.model_identifier:
-            raise ValueError(f"{type(self).__name__}: model_identifier names no model; give a folder or a name on the hub")
+            raise ValueError(
+                f"{type(self).__name__}: model_identifier names no model; give a folder or a name on the hub"
+            )
         given = self.use_existing_tokens
         if not isinstance(given, bool) and (isinstance(given, str) or len(given) != 2):
             raise ValueError(
@@ -88,7 +90,7 @@ class ClassifierStage(ModelStage):
 
     # -- what a classifier defines ------------------------------------------------------------------------------------
 
-    def make_scorer(self, device: str) -> RowScorer:
+    def make_scorer(self, device: str) -> Scorer:
         """Load the model."""
         raise NotImplementedError(f"{type(self).__name__} has no make_scorer()")
 
@@ -161,7 +163,7 @@ class ClassifierStage(ModelStage):
 
     def _check_tokens(self, tokens: TokenBatch) -> None:
         """Refuse tokens of another vocabulary, which a GPU would answer with the end of the worker."""
-        words = int(self._scorer.encoder.config.vocab_size)
+        words = self._scorer.vocab_size
         largest = int(tokens.ids.max()) if len(tokens.ids) else 0
         if largest >= words:
             raise ValueError(
@@ -223,12 +225,12 @@ class DistributedDataClassifier(ClassifierStage):
             self.check_labels(self.filter_by, self._labels_on_disk())
         return super().decompose()
 
-    def make_scorer(self, device: str) -> RowScorer:
+    def make_scorer(self, device: str) -> Scorer:
         from tamis.models.classification import load_classifier
 
         self._labels = labels_of(read_config(self.source), self.source.name)
         self.check_labels(self.filter_by, self._labels)
-        return load_classifier(self.source, device, self.number_type)
+        return load_classifier(self.source, device, self.number_type, compile=self.compile)
 
     def infer(self, tokens: TokenBatch) -> Mapping[str, Any]:
         return {OUTPUTS: super().infer(tokens)[OUTPUTS].softmax(dim=1)}

@@ -29,7 +29,8 @@ class ExistingTokens(ProcessingStage[DocumentBatch, DocumentBatch]):
         ends_with_token: Whether the last token of a row stays when it is cut.
         tokens_field: The column that gets the tokens.
 
-    >>> batch = DocumentBatch({"input_ids": [[2, 7, 8, 3], [2, 3, 0, 0]], "attention_mask": [[1, 1, 1, 1], [1, 1, 0, 0]]})
+    >>> ids, mask = [[2, 7, 8, 3], [2, 3, 0, 0]], [[1, 1, 1, 1], [1, 1, 0, 0]]
+    >>> batch = DocumentBatch({"input_ids": ids, "attention_mask": mask})
     >>> ExistingTokens(max_seq_length=3).process(batch)["tokens"].to_pylist()
     [[2, 7, 3], [2, 3]]
     """

@@ -17,7 +17,7 @@ from tamis.stages.text.classifiers.base import OUTPUTS, ClassifierStage, outputs
 from tamis.tasks import DocumentBatch
 
 if TYPE_CHECKING:
-    from tamis.models.classification import RowScorer
+    from tamis.models.classification import Scorer
 
 __all__ = ["PromptTaskComplexityClassifier"]
 
@@ -49,18 +49,18 @@ class PromptTaskComplexityClassifier(ClassifierStage):
         super().__post_init__()
         if self.filter_by:
             raise PlanError(
-                f"{type(self).__name__}(filter_by={self.filter_by!r}): it has no single label to filter by. Put a stage "
-                'such as Filter(lambda score: score >= 0.3, "prompt_complexity_score") after it'
+                f"{type(self).__name__}(filter_by={self.filter_by!r}): it has no single label to filter by. Put a "
+                'stage such as Filter(lambda score: score >= 0.3, "prompt_complexity_score") after it'
             )
 
     def adds_columns(self) -> list[str]:
         return list(COLUMNS)
 
-    def make_scorer(self, device: str) -> RowScorer:
+    def make_scorer(self, device: str) -> Scorer:
         from tamis.models.classification import load_heads
 
         self._heads = PromptHeads.of(read_config(self.source), self.source.name)
-        return load_heads(self.source, list(self._heads.sizes.values()), device, self.number_type)
+        return load_heads(self.source, list(self._heads.sizes.values()), device, self.number_type, compile=self.compile)
 
     def finish(self, batch: DocumentBatch, columns: Mapping[str, pa.Array]) -> DocumentBatch:
         present, outputs = outputs_of(columns[OUTPUTS])

@@ -1,4 +1,4 @@
-"""NVIDIA's classifiers with labels: quality, domain and type of content."""
+"""The subject of texts, as one of 26 domains."""
 
 from __future__ import annotations
 
@@ -7,23 +7,7 @@ from dataclasses import dataclass
 from tamis.models.model import Model
 from tamis.stages.text.classifiers.base import DistributedDataClassifier
 
-__all__ = ["ContentTypeClassifier", "DomainClassifier", "MultilingualDomainClassifier", "QualityClassifier"]
-
-
-@dataclass(kw_only=True, repr=False)
-class QualityClassifier(DistributedDataClassifier):
-    """Label the quality of English texts: ``High``, ``Medium`` or ``Low``.
-
-    A DeBERTa-v3-base of NVIDIA. Arguments are those of :class:`DistributedDataClassifier`.
-
-    >>> QualityClassifier(filter_by=["High", "Medium"]).outputs()[1]
-    ['quality_pred']
-    """
-
-    model_identifier: Model | str = "nvidia/quality-classifier-deberta"
-    label_field: str = "quality_pred"
-    max_chars: int | None = 6000
-    max_seq_length: int | None = 1024
+__all__ = ["DomainClassifier", "MultilingualDomainClassifier"]
 
 
 @dataclass(kw_only=True, repr=False)
@@ -56,19 +40,3 @@ class MultilingualDomainClassifier(DistributedDataClassifier):
     label_field: str = "multilingual_domain_pred"
     max_chars: int | None = 2000
     max_seq_length: int | None = 512
-
-
-@dataclass(kw_only=True, repr=False)
-class ContentTypeClassifier(DistributedDataClassifier):
-    """Label English texts with one of 11 types of content, such as ``News`` or ``Blogs``.
-
-    A DeBERTa-v3-base of NVIDIA. Arguments are those of :class:`DistributedDataClassifier`.
-
-    >>> ContentTypeClassifier().outputs()[1]
-    ['content_pred']
-    """
-
-    model_identifier: Model | str = "nvidia/content-type-classifier-deberta"
-    label_field: str = "content_pred"
-    max_chars: int | None = 6000
-    max_seq_length: int | None = 1024

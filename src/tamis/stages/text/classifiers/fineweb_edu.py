@@ -1,4 +1,4 @@
-"""Classifiers with one output, a score from 0 to 5: the base, and the family of FineWeb-Edu."""
+"""How educational texts are: the family of FineWeb-Edu, whose models have one output, a score from 0 to 5."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tamis.stages.text.classifiers.base import OUTPUTS, ClassifierStage, labels_
 from tamis.tasks import DocumentBatch
 
 if TYPE_CHECKING:
-    from tamis.models.classification import RowScorer
+    from tamis.models.classification import Scorer
 
 __all__ = [
     "FineWebEduClassifier",
@@ -57,7 +57,7 @@ class _FineWebBaseClassifier(ClassifierStage):
         self.check_labels(self.filter_by, _LABELS)
         return super().decompose()
 
-    def make_scorer(self, device: str) -> RowScorer:
+    def make_scorer(self, device: str) -> Scorer:
         return scorer_with_one_output(self, device)
 
     def finish(self, batch: DocumentBatch, columns: Mapping[str, pa.Array]) -> DocumentBatch:
@@ -131,17 +131,18 @@ class FineWebNemotronEduClassifier(_FineWebBaseClassifier):
     model_inference_batch_size: int = 1024
 
 
-def scorer_with_one_output(stage: ClassifierStage, device: str) -> RowScorer:
+def scorer_with_one_output(stage: ClassifierStage, device: str) -> Scorer:
     """The model of a stage, which must have one output."""
     from tamis.models.classification import load_sequence_classifier
 
-    return load_sequence_classifier(stage.source, device, stage.number_type, outputs=1)
+    return load_sequence_classifier(stage.source, device, stage.number_type, outputs=1, compile=stage.compile)
 
 
 def score_columns(outputs: pa.Array, float_field: str, int_field: str) -> dict[str, pa.Array]:
     """A score from 0 to 5 for each row, and the same as a whole number; null for rows without outputs.
 
-    >>> score_columns(pa.array([[-1.0], [2.5], [3.5]], pa.list_(pa.float32(), 1)), "score", "whole")["whole"].to_pylist()
+    >>> outputs = pa.array([[-1.0], [2.5], [3.5]], pa.list_(pa.float32(), 1))
+    >>> score_columns(outputs, "score", "whole")["whole"].to_pylist()
     [0, 2, 4]
     """
     present, found = outputs_of(outputs)
