@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 import transformers
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from tamis.models.token_batches import TokenBatch, TokenRows
 
@@ -31,7 +32,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 def tokens_of(folder: Path) -> list[list[int]]:
     """The tokens of the texts, as the tokenizer of a folder makes them."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    return [tokenizer(text)["input_ids"][:64] for text in TEXTS]
+    return [tokenizer(text, truncation=True, max_length=64)["input_ids"] for text in TEXTS]
 
 
 def batch_of(rows: list[list[int]]) -> TokenBatch:
@@ -42,13 +43,16 @@ def batch_of(rows: list[list[int]]) -> TokenBatch:
 
 def save_tokenizer(folder: Path, max_length: int = 64) -> int:
     """A WordPiece tokenizer that puts [CLS] and [SEP] around a text; returns the size of its vocabulary."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    made.train_from_iterator(
-        TEXTS * 3, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
-    )
+    words = sorted({word for text in TEXTS for word in re.findall(r"\w+|[^\w\s]", text.lower())})
+    letters = sorted({letter for word in words for letter in word})
+    pieces = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *words[::2]])
+    vocabulary = {
+        piece: number for number, piece in enumerate(pieces)
+    }  # not trained: that gives other numbers each time
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     made.save(str(folder / "tokenizer.json"))
     _save_json(
@@ -67,16 +71,11 @@ def save_tokenizer(folder: Path, max_length: int = 64) -> int:
 
 def save_bytes_tokenizer(folder: Path) -> int:
     """Byte-level BPE with <s> before a text and </s> as the end, as language models have it."""
-    made = Tokenizer(models.BPE())
+    letters = ["<unk>", "<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    made = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
+    made.add_special_tokens(letters[:3])
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<unk>", "<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(TEXTS, trainer)
     made.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
     made.save(str(folder / "tokenizer.json"))
     named = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -113,6 +112,9 @@ def save_labelled(
     torch.manual_seed(1)
     head = torch.nn.Linear(SMALL["hidden_size"], len(labels))
     torch.nn.init.normal_(head.weight, std=0.5)
+    if base is None:
+        rows = tokens_of(folder)
+        _spread_outputs(head, lambda row: head(backbone.eval()(input_ids=row).last_hidden_state[:, 0]), rows)
     _save_published(folder, backbone, {"model": backbone, "fc": head})
     numbered = {str(n): label for n, label in enumerate(labels)}
     _save_json(
@@ -168,7 +170,7 @@ def save_prompt_classifier(folder: Path) -> Any:
     return backbone.eval(), [head.eval() for head in heads]
 
 
-def save_sequence_classifier(folder: Path, kind: str = "Bert", outputs: int = 1, scale: float = 6.0) -> Any:
+def save_sequence_classifier(folder: Path, kind: str = "Bert", outputs: int = 1) -> Any:
     """A model of ``AutoModelForSequenceClassification`` with its tokenizer, as the FineWeb-Edu classifier is."""
     folder.mkdir(parents=True)
     torch.manual_seed(3)
@@ -177,9 +179,8 @@ def save_sequence_classifier(folder: Path, kind: str = "Bert", outputs: int = 1,
     )
     network = _spread(getattr(transformers, f"{kind}ForSequenceClassification")(config))
     last = [module for module in network.modules() if isinstance(module, torch.nn.Linear)][-1]
-    torch.nn.init.normal_(last.weight, std=scale / SMALL["hidden_size"] ** 0.5)
     if last.bias is not None:
-        torch.nn.init.constant_(last.bias, 2.5 if outputs == 1 else 0.0)
+        _spread_outputs(last, lambda row: network.eval()(input_ids=row).logits, tokens_of(folder))
     network.save_pretrained(folder)
     return network.eval()
 
@@ -222,9 +223,9 @@ def save_adapter(folder: Path, modules: Sequence[str] = ("q_proj", "v_proj"), **
     return factors
 
 
-def save_judge(folder: Path) -> list[Any]:
+def save_judge(folder: Path, shift: float = 0.0) -> list[Any]:
     """In the layout of ``nvidia/instruction-data-guard``, with smaller layers; returns them."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(6)
     width = SMALL["hidden_size"]
     sizes = {"input_layer": (width, width), "hidden_layer_0": (width, 20), "hidden_layer_1": (20, 10)}
@@ -232,6 +233,8 @@ def save_judge(folder: Path) -> list[Any]:
     for layer in layers.values():
         torch.nn.init.normal_(layer.weight, std=1.0)
         torch.nn.init.normal_(layer.bias, std=0.3)
+    with torch.no_grad():
+        layers["hidden_layer_2"].bias.add_(shift)
     tensors = {f"{name}.{part}": value for name, layer in layers.items() for part, value in layer.state_dict().items()}
     save_file(tensors, str(folder / "model.safetensors"))
     _save_json(folder / "config.json", {"input_dim": width, "dropout": 0.7})
@@ -251,6 +254,18 @@ def _spread(network: Any) -> Any:
             if parameter.ndim == 2:
                 parameter.normal_(std=0.2 if "embed" in name else 0.3)
     return network
+
+
+def _spread_outputs(last: Any, compute: Any, rows: list[list[int]]) -> None:
+    """Change a last layer so that the outputs for the rows go from -2 to 7: below, between and above all limits.
+
+    Of several outputs, each is the largest for some row.
+    """
+    with torch.no_grad():
+        made = torch.cat([compute(torch.tensor([row])) for row in rows])
+        scale = 9.0 / (made.amax(dim=0) - made.amin(dim=0))
+        last.bias.copy_((last.bias - made.amin(dim=0)) * scale - 2.0)
+        last.weight.mul_(scale[:, None])
 
 
 def _save_json(path: Path, content: Any) -> None:

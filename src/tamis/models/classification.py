@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tamis.errors import ModelError
 from tamis.models.encoder import Encoder, best_device, load_torch
 from tamis.models.model import Model
-from tamis.models.published import build_backbone, fill, labels_of, load_tensors, read_config
+from tamis.models.published import build_backbone, fill, is_sequence_classifier, labels_of, load_tensors, read_config
 from tamis.models.token_batches import TokenBatch
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def load_classifier(model: Model, device: str = "", dtype: str = "auto", *, comp
     device = device or best_device()
     config = read_config(model)
     labels = labels_of(config, model.name)
-    if any(str(kind).endswith("ForSequenceClassification") for kind in config.get("architectures") or ()):
+    if is_sequence_classifier(config):
         return load_sequence_classifier(model, device, dtype, outputs=len(labels), compile=compile)
 
     def load() -> RowScorer:

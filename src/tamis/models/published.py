@@ -18,7 +18,7 @@ from tamis.models.model import Model
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["build_backbone", "fill", "labels_of", "load_tensors", "read_config"]
+__all__ = ["build_backbone", "fill", "is_sequence_classifier", "labels_of", "load_tensors", "read_config"]
 
 _DEBERTA_V3: Final = {
     "model_type": "deberta-v2",
@@ -78,6 +78,8 @@ def labels_of(config: Mapping[str, Any], name: str) -> list[str]:
     (['High', 'Low'], ['a', 'b'])
     """
     given = config.get("label2id") or config.get("id2label")
+    if not given and is_sequence_classifier(config):
+        return ["LABEL_0", "LABEL_1"]  # as transformers has it, which leaves out what is its default
     if not isinstance(given, Mapping) or not given:
         raise ModelError(f"the model {name} is not a classifier: its config.json names no labels (label2id, id2label)")
     numbered = {}
@@ -90,6 +92,15 @@ def labels_of(config: Mapping[str, Any], name: str) -> list[str]:
     if sorted(numbered) != list(range(len(numbered))) or len(numbered) != len(given):
         raise ModelError(f"the model {name}: the labels in its config.json are not numbered from 0: {given}")
     return [numbered[number] for number in range(len(numbered))]
+
+
+def is_sequence_classifier(config: Mapping[str, Any]) -> bool:
+    """Whether a model is one that ``AutoModelForSequenceClassification`` loads.
+
+    >>> is_sequence_classifier({"architectures": ["BertForSequenceClassification"]})
+    True
+    """
+    return any(str(kind).endswith("ForSequenceClassification") for kind in config.get("architectures") or ())
 
 
 def build_backbone(config: Mapping[str, Any], model: Model) -> Any:
