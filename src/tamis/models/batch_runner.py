@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array
 from tamis.models.token_batches import TokenBatch, TokenRows, token_batches
 
-__all__ = ["BatchRunner", "Infer", "is_out_of_memory"]
+__all__ = ["BatchRunner", "Infer", "check_finite", "is_out_of_memory"]
 
-Infer = Callable[[TokenBatch], Mapping[str, Any]]
+Infer = Callable[[Any], Mapping[str, Any]]
 """From a batch of rows to columns: a tensor or an array with an entry per row, for each name."""
 
 GPU_TOKENS: Final = 131_072
-CPU_TOKENS: Final = 4_096
+CPU_TOKENS: Final = 2_048
 """Tokens of a batch where the user gives no number. A CPU needs few to be busy, and then they fit into its caches."""
 
 
@@ -33,14 +33,24 @@ class BatchRunner:
         infer: The function.
         device: Where it wants its batches: ``"cpu"`` or ``"cuda"``.
         batch_tokens: The most tokens of a batch; ``None`` for a number that suits the device.
+        batch_texts: The most rows of a batch; ``None`` if only tokens limit it.
+        wants_tensors: Whether the function is given tensors, or else the rows as NumPy arrays.
 
     >>> def lengths(tokens): return {"tokens": tokens.offsets.diff()}
     >>> BatchRunner(lengths, "cpu")(TokenRows.of(pa.array([[7, 8], [], [9]])))["tokens"].to_pylist()
     [2, None, 1]
     """
 
-    def __init__(self, infer: Infer, device: str, batch_tokens: int | None = None) -> None:
-        self.infer, self.device = infer, device
+    def __init__(
+        self,
+        infer: Infer,
+        device: str,
+        batch_tokens: int | None = None,
+        batch_texts: int | None = None,
+        *,
+        wants_tensors: bool = True,
+    ) -> None:
+        self.infer, self.device, self.batch_texts, self.wants_tensors = infer, device, batch_texts, wants_tensors
         self.batch_tokens = batch_tokens or (CPU_TOKENS if device == "cpu" else GPU_TOKENS)
         self.halvings = 0
         """How often a batch did not fit."""
@@ -55,19 +65,17 @@ class BatchRunner:
         present = np.flatnonzero(rows.lengths)
         if not len(present):  # the columns are told from a row that is made up
             sample = TokenRows(np.zeros(1, np.int32), np.array([0, 1]))
-            made = _checked(self.infer(TokenBatch.of(sample, self.device)), 1)
+            made = _checked(self.infer(self._given(sample)), 1)
             return _in_row_order([(np.zeros(1, np.int64), made)], len(rows), is_sample=True)
         done: list[tuple[NDArray[np.int64], Mapping[str, Any]]] = []
         waiting = self._batches(rows.lengths, present)
         while waiting:
             batch = waiting.popleft()
             try:
-                tokens = TokenBatch.of(rows.take(batch), self.device)
-                done.append((batch, _checked(self.infer(tokens), len(batch))))
+                done.append((batch, _checked(self.infer(self._given(rows.take(batch))), len(batch))))
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
-                tokens = None
                 longest = int(rows.lengths[batch].max())
                 if len(batch) == 1:
                     raise RuntimeError(
@@ -81,7 +89,13 @@ class BatchRunner:
 
     def _batches(self, lengths: NDArray[np.int64], rows: NDArray[np.int64]) -> deque[NDArray[np.int64]]:
         made = [rows[chosen] for chosen in token_batches(lengths[rows], self.batch_tokens)]
+        most = self.batch_texts
+        if most is not None:
+            made = [batch[start : start + most] for batch in made for start in range(0, len(batch), most)]
         return deque(reversed(made))
+
+    def _given(self, rows: TokenRows) -> TokenBatch | TokenRows:
+        return TokenBatch.of(rows, self.device) if self.wants_tensors else rows
 
     def _halve(self, tokens: int) -> None:
         """Let batches have at most half as many tokens as one that did not fit."""
@@ -131,7 +145,7 @@ def _in_row_order(
         together = _together([columns[name] for _, columns in done])
         if isinstance(together, np.ndarray):
             if not is_sample:
-                _check_finite(name, together, rows)
+                check_finite(name, together, rows)
             columns[name] = _array(together[np.where(missing, 0, places)], missing)
         else:
             columns[name] = together.take(pa.array(places, mask=missing))
@@ -154,7 +168,14 @@ def _together(pieces: list[Any]) -> NDArray[Any] | pa.Array:
     return pa.concat_arrays(arrays)
 
 
-def _check_finite(name: str, values: NDArray[Any], rows: NDArray[np.int64]) -> None:
+def check_finite(name: str, values: NDArray[Any], rows: NDArray[np.int64]) -> None:
+    """Raise ``FloatingPointError`` if a model computed something that is not a number.
+
+    Args:
+        name: What was computed.
+        values: The numbers, an entry or a vector for each row.
+        rows: The numbers of the rows in the batch.
+    """
     if not np.issubdtype(values.dtype, np.floating):
         return
     bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))

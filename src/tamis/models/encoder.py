@@ -1,8 +1,8 @@
 """Runs a transformer over rows of tokens without padding, where the model allows it.
 
 Rows need no padding where each token can be made to see the tokens of its own row only (``rows_attention.py``). Then a
-batch takes as long as its tokens, not as its longest row. Each model is tried that way when it is loaded; one that gives
-other results gets padded rows.
+batch takes as long as its tokens, not as its longest row. Each model is tried that way when it is loaded; one that
+gives other results gets padded rows.
 """
 
 from __future__ import annotations

@@ -37,10 +37,21 @@ class ModelTokens:
         tokenizer: The model's tokenizer.
         max_seq_length: The most tokens of a text, those around it included. The rest of a longer text is left out.
         max_chars: The most characters of a text that are looked at.
+        prompt: What is put before each text.
+        lower_case: Whether texts are made lower case.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_seq_length: int | None = None, max_chars: int | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_seq_length: int | None = None,
+        max_chars: int | None = None,
+        *,
+        prompt: str = "",
+        lower_case: bool = False,
+    ) -> None:
         self.tokenizer, self.max_seq_length, self.max_chars = tokenizer, max_seq_length, max_chars
+        self.prompt, self.lower_case = prompt, lower_case
         self._before, self._after = _around(tokenizer)
         around = len(self._before) + len(self._after)
         if max_seq_length is not None and max_seq_length <= around:
@@ -55,6 +66,12 @@ class ModelTokens:
         if self.max_chars is not None:
             is_cut = numpy_array(pc.fill_null(pc.greater(pc.utf8_length(column), self.max_chars), False))
             column = pc.utf8_slice_codeunits(column, 0, self.max_chars)
+        if self.prompt:
+            column = pc.binary_join_element_wise(
+                pa.scalar(self.prompt, column.type), column, pa.scalar("", column.type)
+            )
+        if self.lower_case:
+            column = pc.utf8_lower(column)
         encoded = self.tokenizer.encode_column(column)
         lengths = np.diff(numpy_array(encoded.offsets))
         kept = lengths

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from tamis.stages.column_values import read_column
 from tamis.tasks import DocumentBatch
 
 if TYPE_CHECKING:
-    from tamis.stages.text.models.model import ModelStage
+    from tamis.stages.text.models.model import TextModelStage
 
 __all__ = ["Inference"]
 
@@ -35,7 +37,7 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
         removes_tokens: Whether the tokens are taken off afterwards.
     """
 
-    stage: ModelStage
+    stage: TextModelStage
     tokens_field: str = "input_ids"
     removes_tokens: bool = False
 
@@ -76,11 +78,36 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
         self.stage.fetch()
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        from tamis.models.encoder import best_device
+        device = "cpu"
+        if self.resources.requires_gpu:
+            from tamis.models.encoder import best_device
 
-        device = best_device() if self.resources.requires_gpu else "cpu"
-        self.stage.load(device)
-        self._runner = BatchRunner(self.stage.infer, device, self.stage.batch_tokens)
+            device = best_device()
+        if worker_metadata is not None and device == "cpu":  # by hand it has all cores
+            self.stage.threads = max(1, int(self.resources.cpus))
+        with self._threads():
+            self.stage.load(device)
+        self._runner = BatchRunner(
+            self.stage.infer,
+            device,
+            self.stage.batch_tokens,
+            self.stage.batch_texts,
+            wants_tensors=self.stage.wants_tensors,
+        )
+
+    @contextlib.contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Let PyTorch use as many threads as the worker has cores. The number is that of the calling thread."""
+        torch, wanted = sys.modules.get("torch"), self.stage.threads
+        before = None if torch is None or wanted is None else torch.get_num_threads()
+        if torch is None or before in (None, wanted):
+            yield
+            return
+        torch.set_num_threads(wanted)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def count_tokens(self, task: DocumentBatch) -> Sequence[int]:
         counts: Sequence[int] = pc.fill_null(pc.list_value_length(task[self.tokens_field]), 0).to_numpy()
@@ -92,7 +119,9 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
         assert self._runner is not None
         columns = [read_column(task.data, self.tokens_field, self.name) for task in tasks]
         halvings = self._runner.halvings
-        found = self._runner(TokenRows.of(pa.chunked_array([chunk for column in columns for chunk in column.chunks])))
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        with self._threads():
+            found = self._runner(TokenRows.of(pa.chunked_array(chunks, columns[0].type)))
         if self._runner.halvings > halvings:
             self.log_metric("batches_too_large", self._runner.halvings - halvings)
         start = 0

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tamis.models.lengths import most_tokens
 from tamis.models.model import Model
 from tamis.models.model_tokens import ModelTokens
+from tamis.models.sentence_layout import read_layout
 from tamis.models.tokenizers import load_tokenizer
 from tamis.stages.base import NodeInfo, WorkerMetadata
 from tamis.stages.column_values import TextStage
@@ -35,6 +36,8 @@ class TokenizerStage(TextStage):
             padding, so this changes nothing.
         transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
         tokens_field: The column that gets the tokens.
+        revision: The commit, branch or tag on the hub.
+        prompt: What is put before each text; when not given, the default of a folder of sentence-transformers.
 
     >>> TokenizerStage("organisation/name").outputs()[1]
     ['input_ids']
@@ -52,6 +55,7 @@ class TokenizerStage(TextStage):
     transformers_init_kwargs: dict[str, Any] = field(default_factory=dict)
     tokens_field: str = "input_ids"
     revision: str | None = None
+    prompt: str | None = None
     name: str = "TokenizerStage"
 
     releases_gil: ClassVar[bool] = True
@@ -75,9 +79,16 @@ class TokenizerStage(TextStage):
         self._model.fetch(weights=False)
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        folder = self._model.fetch(weights=False)
-        tokenizer = load_tokenizer(folder, transformers_init_kwargs=self.transformers_init_kwargs)
-        self._tokens = ModelTokens(tokenizer, self.max_seq_length or most_tokens(folder), self.max_chars)
+        model = self._model
+        model.fetch(weights=False)
+        layout = read_layout(model, weights=False)
+        self._tokens = ModelTokens(
+            load_tokenizer(layout.transformer, transformers_init_kwargs=self.transformers_init_kwargs),
+            self.max_seq_length or most_tokens(layout.transformer),
+            self.max_chars,
+            prompt=layout.prompt if self.prompt is None else self.prompt,
+            lower_case=layout.lower_case,
+        )
 
     @property
     def _model(self) -> Model:
