@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.kernels.utf8 import Utf8, continues
-from tamis.models.model import Model
 from tamis.stages.text.classifiers.base import OUTPUTS, ClassifierStage
 from tamis.stages.text.classifiers.fineweb_edu import score_columns, scorer_with_one_output
 from tamis.stages.text.models.tokenizer import TokenizerStage
@@ -38,12 +37,11 @@ class FineMathClassifier(ClassifierStage):
     ['finemath_scores', 'finemath_int_scores']
     """
 
-    model_identifier: Model | str = "HuggingFaceTB/finemath-classifier"
+    model_identifier: str = "HuggingFaceTB/finemath-classifier"
     float_score_column: str = "finemath_scores"
     int_score_column: str = "finemath_int_scores"
     center_crop_chars: int | None = 10_000
     max_seq_length: int | None = 512
-    model_inference_batch_size: int = 1024
     sort_by_length: bool = False
 
     def __post_init__(self) -> None:

@@ -41,22 +41,21 @@ _LEAST_POISONED: Final = 0.5
 class _AegisStage(ClassifierStage):
     """What the classifiers that stand on Llama Guard share."""
 
-    aegis_variant: Model | str = AEGIS_VARIANTS[0]
-    base_model_identifier: Model | str = _LLAMA_GUARD
+    aegis_variant: str = AEGIS_VARIANTS[0]
+    base_model_identifier: str = _LLAMA_GUARD
     max_seq_length: int | None = 4096
-    model_inference_batch_size: int = 64
 
     ends_with_token: ClassVar[bool] = False
 
     @property
     def adapter(self) -> Model:
         """Where the adapter is."""
-        return self.located(self.aegis_variant)
+        return Model(self.aegis_variant, self.revision, self.cache_dir, self.hf_token)
 
     @property
     def base(self) -> Model:
         """Where the language model is."""
-        return self.located(self.base_model_identifier)
+        return Model(self.base_model_identifier, None, self.cache_dir, self.hf_token)
 
     def models(self) -> list[Model]:
         """All the models that are needed."""
@@ -80,7 +79,8 @@ class AegisClassifier(_AegisStage):
     there already cannot be used, because the model is given a prompt.
 
     Args:
-        aegis_variant: The adapter: the defensive one calls unclear texts unsafe, the permissive one safe.
+        aegis_variant: The adapter: the defensive one calls unclear texts unsafe, the permissive one safe. ``revision``
+            is that of the adapter.
         base_model_identifier: The language model.
         label_field: The column that gets the label.
         raw_output_field: The column that gets the answer itself, if ``keep_raw_output``.
@@ -95,8 +95,8 @@ class AegisClassifier(_AegisStage):
     ['aegis_pred', '_aegis_raw_pred']
     """
 
-    model_identifier: Model | str = field(default=_LLAMA_GUARD, init=False)
-    aegis_variant: Model | str = field(default=AEGIS_VARIANTS[0], kw_only=False)
+    model_identifier: str = field(default=_LLAMA_GUARD, init=False)
+    aegis_variant: str = field(default=AEGIS_VARIANTS[0], kw_only=False)
     label_field: str = "aegis_pred"
     raw_output_field: str = "_aegis_raw_pred"
     keep_raw_output: bool = False
@@ -138,6 +138,7 @@ class AegisClassifier(_AegisStage):
             policy_file=self.policy_file,
             cache_dir=self.cache_dir,
             hf_token=self.hf_token,
+            revision=self.revision,
         )
         inference = Inference(self, tokens_field, removes_tokens=not self.keep_tokens)
         return [prompts.with_(name=f"{self.name} tokens"), inference]
@@ -178,14 +179,14 @@ class AegisPromptStage(TextStage):
         prompt_field: The column that gets the questions themselves; none if not given.
         tokens_field: The column that gets the tokens.
         policy_file: A text file with a policy of your own.
-        cache_dir, hf_token: As for :class:`AegisClassifier`.
+        cache_dir, hf_token, revision: As for :class:`AegisClassifier`.
 
     >>> AegisPromptStage(prompt_field="prompt").outputs()[1]
     ['input_ids', 'prompt']
     """
 
-    base_model_identifier: Model | str = _LLAMA_GUARD
-    aegis_variant: Model | str = AEGIS_VARIANTS[0]
+    base_model_identifier: str = _LLAMA_GUARD
+    aegis_variant: str = AEGIS_VARIANTS[0]
     text_field: str = "text"
     max_chars: int | None = 6000
     max_seq_length: int | None = 4096
@@ -194,6 +195,7 @@ class AegisPromptStage(TextStage):
     policy_file: str | None = None
     cache_dir: str | None = None
     hf_token: str | None = None
+    revision: str | None = None
 
     releases_gil: ClassVar[bool] = True
 
@@ -211,13 +213,13 @@ class AegisPromptStage(TextStage):
         return [self.tokens_field, *([] if self.prompt_field is None else [self.prompt_field])]
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
-        for model in (self.base_model_identifier, self.aegis_variant):
-            self._located(model).fetch(weights=False)
+        for model in self._models():
+            model.fetch(weights=False)
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
-        folder = self._located(self.base_model_identifier).fetch(weights=False)
+        base, adapter = self._models()
+        folder = base.fetch(weights=False)
         self._tokenizer: Tokenizer = load_tokenizer(folder)
-        adapter = self._located(self.aegis_variant)
         adapter.fetch(weights=False)
         policy = find_policy(adapter) if self.policy_file is None else Path(self.policy_file).read_text("utf-8").strip()
         self._prompt = AegisPrompt(policy)
@@ -233,8 +235,10 @@ class AegisPromptStage(TextStage):
         asked = {} if self.prompt_field is None else {self.prompt_field: prompts}
         return task.with_columns({self.tokens_field: tokens, **asked})
 
-    def _located(self, model: Model | str) -> Model:
-        return model if isinstance(model, Model) else Model(model, cache_dir=self.cache_dir, token=self.hf_token)
+    def _models(self) -> tuple[Model, Model]:
+        """Where the language model and the adapter are."""
+        base = Model(self.base_model_identifier, None, self.cache_dir, self.hf_token)
+        return base, Model(self.aegis_variant, self.revision, self.cache_dir, self.hf_token)
 
 
 @dataclass(kw_only=True, repr=False)
@@ -258,13 +262,17 @@ class InstructionDataGuardClassifier(_AegisStage):
     ['is_poisoned', 'instruction_data_guard_poisoning_score']
     """
 
-    model_identifier: Model | str = "nvidia/instruction-data-guard"
+    model_identifier: str = "nvidia/instruction-data-guard"
     label_field: str = "is_poisoned"
     score_field: str = "instruction_data_guard_poisoning_score"
     filter_by: list[bool] | None = None
 
     def adds_columns(self) -> list[str]:
         return [self.label_field, self.score_field]
+
+    @property
+    def source(self) -> Model:
+        return Model(self.model_identifier, None, self.cache_dir, self.hf_token)
 
     def models(self) -> list[Model]:
         return [*super().models(), self.source]

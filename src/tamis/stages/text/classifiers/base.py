@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,9 +15,10 @@ from tamis.errors import MissingExtraError, ModelError, PlanError, did_you_mean
 from tamis.models.model import Model
 from tamis.models.published import labels_of, read_config
 from tamis.stages.base import ProcessingStage
+from tamis.stages.resources import Resources
 from tamis.stages.text.classifiers.existing_tokens import ExistingTokens
 from tamis.stages.text.models.inference import Inference
-from tamis.stages.text.models.model import ModelStage
+from tamis.stages.text.models.model import TextModelStage
 from tamis.tasks import DocumentBatch
 
 if TYPE_CHECKING:
@@ -33,40 +34,56 @@ _UNPADDED = "_tokens"
 
 
 @dataclass(kw_only=True, repr=False)
-class ClassifierStage(ModelStage):
+class ClassifierStage(TextModelStage):
     """A classifier: one model, which says something of each text.
 
     Texts are tokenised on CPUs; the model computes on a GPU, or on CPUs where there is none. A text that is longer
     than the limits is cut for the model; the column keeps it whole. An empty text has a result as any other; a null has
     null in every column.
 
-    The arguments that are not listed here are those of every :class:`~tamis.stages.text.models.model.ModelStage`.
-
     Args:
+        model_identifier: The model: a name on the Hugging Face hub or a folder.
         cache_dir: Where what is downloaded is kept; the hub's own cache when not given.
         hf_token: For models of the hub that ask for one. It is written nowhere: not into recipes, not into reports.
+        revision: The commit, branch or tag of the model on the hub.
         text_field: The column with the text.
         max_chars: The most characters of a text that are looked at; all when not given.
-        max_seq_length: The most tokens of a text, those around it included.
+        max_seq_length: The most tokens of a text, those around it included; what the model names as its limit when not
+            given.
+        padding_side, sort_by_length: Accepted for scripts that name them. Rows are sorted by length and, where the
+            model allows it, not padded.
+        model_inference_batch_size: The most texts of a batch; when not given, only ``batch_tokens`` limits it.
         autocast: Whether the model computes with 16 bits on a GPU. On CPUs it has 32 bits.
         keep_tokens: Whether the tokens stay, in the column ``input_ids``, for another classifier with the same
             tokenizer.
         use_existing_tokens: Whether the tokens are there already, in the column ``input_ids``, where tokens whose entry
             in a column ``attention_mask`` is 0 do not count; or the names of two such columns. They are taken off
             afterwards unless ``keep_tokens``.
-        model_inference_batch_size, sort_by_length, padding_side: Accepted for scripts that name them. Rows are sorted
-            by length within a task, and put into batches of a number of tokens, ``batch_tokens``.
+        batch_tokens: The most tokens of a batch; a number that suits the device when not given. It is halved when a
+            batch does not fit into the memory of a GPU.
+        dtype: The numbers of the transformer: ``"auto"``, or a type of PyTorch by name. Scores are computed with 32
+            bits.
+        compile: Whether ``torch.compile`` makes the model faster, which takes a minute or more at the start.
+        resources: What a worker that runs the model needs.
     """
 
-    model: Model | str = field(default="", init=False)
-    model_identifier: Model | str = ""
+    model_identifier: str = ""
     cache_dir: str | None = None
     hf_token: str | None = None
+    revision: str | None = None
+    text_field: str = "text"
+    max_chars: int | None = None
+    max_seq_length: int | None = None
     padding_side: str = "right"
     sort_by_length: bool = True
-    model_inference_batch_size: int = 256
+    model_inference_batch_size: int | None = None
     autocast: bool = True
+    keep_tokens: bool = False
     use_existing_tokens: bool | list[str] = False  # type: ignore[assignment]  # more than in the base
+    batch_tokens: int | None = None
+    dtype: str = "auto"
+    compile: bool = False
+    resources: Resources = Resources(gpus=1.0)  # noqa: RUF009 - it cannot be changed
 
     ends_with_token: ClassVar[bool] = True
     """Whether the tokenizer puts a token after each text, which stays when tokens are cut."""
@@ -82,11 +99,11 @@ class ClassifierStage(ModelStage):
                 f"{type(self).__name__}(use_existing_tokens={given!r}): give True, or the names of two columns, with "
                 "the tokens and with the attention mask"
             )
-        if self.model_inference_batch_size < 1:
-            raise ValueError(
-                f"{type(self).__name__}(model_inference_batch_size={self.model_inference_batch_size}): "
-                "must be at least 1"
-            )
+        for limit in ("model_inference_batch_size", "batch_tokens", "max_chars", "max_seq_length"):
+            number = getattr(self, limit)
+            if number is not None and number < 1:
+                raise ValueError(f"{type(self).__name__}({limit}={number}): must be at least 1")
+        self.batch_texts = self.model_inference_batch_size
 
     # -- what a classifier defines ------------------------------------------------------------------------------------
 
@@ -98,11 +115,7 @@ class ClassifierStage(ModelStage):
 
     @property
     def source(self) -> Model:
-        return self.located(self.model_identifier)
-
-    def located(self, model: Model | str) -> Model:
-        """Where a model is, with the settings of this stage."""
-        return model if isinstance(model, Model) else Model(model, cache_dir=self.cache_dir, token=self.hf_token)
+        return Model(self.model_identifier, self.revision, self.cache_dir, self.hf_token)
 
     @property
     def number_type(self) -> str:

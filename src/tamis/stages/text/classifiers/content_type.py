@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tamis.models.model import Model
 from tamis.stages.text.classifiers.base import DistributedDataClassifier
 
 __all__ = ["ContentTypeClassifier"]
@@ -20,7 +19,7 @@ class ContentTypeClassifier(DistributedDataClassifier):
     ['content_pred']
     """
 
-    model_identifier: Model | str = "nvidia/content-type-classifier-deberta"
+    model_identifier: str = "nvidia/content-type-classifier-deberta"
     label_field: str = "content_pred"
     max_chars: int | None = 6000
     max_seq_length: int | None = 1024

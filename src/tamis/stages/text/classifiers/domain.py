@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tamis.models.model import Model
 from tamis.stages.text.classifiers.base import DistributedDataClassifier
 
 __all__ = ["DomainClassifier", "MultilingualDomainClassifier"]
@@ -20,7 +19,7 @@ class DomainClassifier(DistributedDataClassifier):
     ['domain_pred', 'domain_probabilities']
     """
 
-    model_identifier: Model | str = "nvidia/domain-classifier"
+    model_identifier: str = "nvidia/domain-classifier"
     label_field: str = "domain_pred"
     max_chars: int | None = 2000
     max_seq_length: int | None = 512
@@ -36,7 +35,7 @@ class MultilingualDomainClassifier(DistributedDataClassifier):
     ['multilingual_domain_pred']
     """
 
-    model_identifier: Model | str = "nvidia/multilingual-domain-classifier"
+    model_identifier: str = "nvidia/multilingual-domain-classifier"
     label_field: str = "multilingual_domain_pred"
     max_chars: int | None = 2000
     max_seq_length: int | None = 512

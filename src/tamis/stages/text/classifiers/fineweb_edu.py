@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from tamis.models.model import Model
 from tamis.stages.base import ProcessingStage
 from tamis.stages.text.classifiers.base import OUTPUTS, ClassifierStage, labels_at, outputs_of
 from tamis.tasks import DocumentBatch
@@ -91,7 +90,7 @@ class FineWebEduClassifier(_FineWebBaseClassifier):
     ['fineweb-edu-score-float', 'fineweb-edu-score-int', 'fineweb-edu-score-label']
     """
 
-    model_identifier: Model | str = "HuggingFaceFW/fineweb-edu-classifier"
+    model_identifier: str = "HuggingFaceFW/fineweb-edu-classifier"
     label_field: str = "fineweb-edu-score-label"
     float_score_field: str = "fineweb-edu-score-float"
     int_score_field: str = "fineweb-edu-score-int"
@@ -107,11 +106,10 @@ class FineWebMixtralEduClassifier(_FineWebBaseClassifier):
     ['fineweb-mixtral-edu-score-float', 'fineweb-mixtral-edu-score-int', 'fineweb-mixtral-edu-score-label']
     """
 
-    model_identifier: Model | str = "nvidia/nemocurator-fineweb-mixtral-edu-classifier"
+    model_identifier: str = "nvidia/nemocurator-fineweb-mixtral-edu-classifier"
     label_field: str = "fineweb-mixtral-edu-score-label"
     float_score_field: str = "fineweb-mixtral-edu-score-float"
     int_score_field: str = "fineweb-mixtral-edu-score-int"
-    model_inference_batch_size: int = 1024
 
 
 @dataclass(kw_only=True, repr=False)
@@ -124,11 +122,10 @@ class FineWebNemotronEduClassifier(_FineWebBaseClassifier):
     ['fineweb-nemotron-edu-score-float', 'fineweb-nemotron-edu-score-int', 'fineweb-nemotron-edu-score-label']
     """
 
-    model_identifier: Model | str = "nvidia/nemocurator-fineweb-nemotron-4-edu-classifier"
+    model_identifier: str = "nvidia/nemocurator-fineweb-nemotron-4-edu-classifier"
     label_field: str = "fineweb-nemotron-edu-score-label"
     float_score_field: str = "fineweb-nemotron-edu-score-float"
     int_score_field: str = "fineweb-nemotron-edu-score-int"
-    model_inference_batch_size: int = 1024
 
 
 def scorer_with_one_output(stage: ClassifierStage, device: str) -> Scorer:

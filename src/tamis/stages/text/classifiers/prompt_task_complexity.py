@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.errors import PlanError
-from tamis.models.model import Model
 from tamis.models.prompt_complexity import COLUMNS, PromptHeads
 from tamis.models.published import read_config
 from tamis.stages.text.classifiers.base import OUTPUTS, ClassifierStage, outputs_of
@@ -41,7 +40,7 @@ class PromptTaskComplexityClassifier(ClassifierStage):
     11
     """
 
-    model_identifier: Model | str = "nvidia/prompt-task-and-complexity-classifier"
+    model_identifier: str = "nvidia/prompt-task-and-complexity-classifier"
     filter_by: list[str] | None = None
     max_seq_length: int | None = 512
 

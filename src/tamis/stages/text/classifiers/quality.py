@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tamis.models.model import Model
 from tamis.stages.text.classifiers.base import DistributedDataClassifier
 
 __all__ = ["QualityClassifier"]
@@ -20,7 +19,7 @@ class QualityClassifier(DistributedDataClassifier):
     ['quality_pred']
     """
 
-    model_identifier: Model | str = "nvidia/quality-classifier-deberta"
+    model_identifier: str = "nvidia/quality-classifier-deberta"
     label_field: str = "quality_pred"
     max_chars: int | None = 6000
     max_seq_length: int | None = 1024
