@@ -35,10 +35,10 @@ def tokens_of(folder: Path) -> list[list[int]]:
     return [tokenizer(text, truncation=True, max_length=64)["input_ids"] for text in TEXTS]
 
 
-def batch_of(rows: list[list[int]]) -> TokenBatch:
+def batch_of(rows: list[list[int]], device: str = "cpu") -> TokenBatch:
     """Rows of tokens as models are given them."""
     ids = np.array([token for row in rows for token in row], np.int32)
-    return TokenBatch.of(TokenRows(ids, np.cumsum([0, *map(len, rows)])), "cpu")
+    return TokenBatch.of(TokenRows(ids, np.cumsum([0, *map(len, rows)])), device)
 
 
 def save_tokenizer(folder: Path, max_length: int = 64) -> int:
