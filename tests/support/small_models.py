@@ -257,13 +257,11 @@ def _spread(network: Any) -> Any:
 
 
 def _spread_outputs(last: Any, compute: Any, rows: list[list[int]]) -> None:
-    """Change a last layer so that the outputs for the rows go from -2 to 7: below, between and above all limits.
-
-    Of several outputs, each is the largest for some row.
-    """
+    """Change a last layer so that the outputs for the rows go from -2 to about 7: below, between and above limits."""
     with torch.no_grad():
         made = torch.cat([compute(torch.tensor([row])) for row in rows])
-        scale = 9.0 / (made.amax(dim=0) - made.amin(dim=0))
+        largest = 7.0 - 0.5 * torch.arange(made.shape[1])  # none is as large as another
+        scale = (largest + 2.0) / (made.amax(dim=0) - made.amin(dim=0))
         last.bias.copy_((last.bias - made.amin(dim=0)) * scale - 2.0)
         last.weight.mul_(scale[:, None])
 
