@@ -176,7 +176,7 @@ def check_finite(name: str, values: NDArray[Any], rows: NDArray[np.int64]) -> No
         values: The numbers, an entry or a vector for each row.
         rows: The numbers of the rows in the batch.
     """
-    if not np.issubdtype(values.dtype, np.floating):
+    if not len(values) or not np.issubdtype(values.dtype, np.floating):
         return
     bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
     if len(bad):

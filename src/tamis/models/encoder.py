@@ -88,7 +88,7 @@ class Encoder:
         **settings: Any,
     ) -> None:
         torch = load_torch(f"the model {model.name}")
-        self.device = device or best_device()
+        self.device, self._name = device or best_device(), model.name
         numbers = _numbers(torch, dtype, self.device)
         place = folder or model.folder()
         key = (place, _changed_ns(place), str(numbers), kind, repr(sorted(settings.items())))
@@ -102,6 +102,7 @@ class Encoder:
         self.config = self.network.config
         self.pad = _pad(self.config)
         self.is_padded = self.config._attn_implementation != ROWS_ATTENTION
+        self._most_tokens = self.most_tokens
         self._call: Callable[..., Any] = torch.compile(self.network, dynamic=True) if compile else self.network
 
     @property
@@ -113,6 +114,11 @@ class Encoder:
     def __call__(self, tokens: TokenBatch) -> torch.Tensor:
         """The hidden state of each token after the last layer, rows one after the other."""
         torch = load_torch("a model")
+        if self._most_tokens is not None and tokens.longest > self._most_tokens:
+            raise ModelError(
+                f"a row has {tokens.longest:,} tokens, and the model {self._name} has positions for "
+                f"{self._most_tokens:,}: give max_seq_length={self._most_tokens}, or less"
+            )
         with torch.inference_mode():
             return _padded(self._call, tokens, self.pad) if self.is_padded else _unpadded(self._call, tokens)
 

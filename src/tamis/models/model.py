@@ -30,6 +30,7 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _CODE = ("*.py",)
 _WEIGHTS = ("*.safetensors", "*.onnx", "*.npz", *_PICKLED)
 _LEAST_HEADER = 8
+_SHA256_DIGITS = 64
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,33 @@ class Model:
             if self.is_folder:
                 raise
         else:
-            if self.is_folder or not weights or _has_weights(Path(folder)):
+            if self.is_folder or not weights or self.has_weights():
                 return folder
-        return self._from_hub(local_only=False, weights=weights)
+        folder = self._from_hub(local_only=False, weights=weights)
+        if weights and not self.has_weights():
+            allowed = (
+                "" if self.allow_pickle else ", or its weights are in pickled files, which allow_pickle=True allows"
+            )
+            raise ModelError(
+                f"the model {self.name} is in {folder} without its weights: the hub could not be reached for them"
+                f"{allowed}"
+            )
+        return folder
+
+    def has_weights(self) -> bool:
+        """Whether weights are there, and all parts of them: a snapshot of the hub may hold the small files only."""
+        folder = Path(self.folder())
+        for index in folder.rglob("*.index.json"):
+            parts = _parts_named(index)
+            if any(not (index.parent / part).exists() for part in parts):
+                return False
+        return any(next(folder.rglob(pattern), None) is not None for pattern in _WEIGHTS)
 
     def check(self) -> None:
         """Raise ``ModelError`` if files of the model are missing, cut off or changed.
 
-        Files that a lock names are compared with it; weights as safetensors must be as long as their header says.
+        Files that a lock names are compared with it, and those in the cache of the hub with the hashes that it keeps
+        them under; weights as safetensors must be as long as their header says, and no part of them may be missing.
         """
         folder = Path(self.folder())
         for path, size, digest in _locked(folder):
@@ -100,6 +120,11 @@ class Model:
         weights = [path for path in folder.rglob("*.safetensors") if path.is_file()]
         for file in weights:
             _check_safetensors(file)
+            _check_cached(file)
+        for index in folder.rglob("*.safetensors.index.json"):
+            missing = sorted(part for part in _parts_named(index) if not (index.parent / part).exists())
+            if missing:
+                raise ModelError(f"{index.parent / missing[0]} is missing: fetch or bundle the model again")
         if not weights and not self.allow_pickle:
             pickled = [path.name for pattern in _PICKLED for path in folder.rglob(pattern)]
             if pickled:
@@ -148,7 +173,9 @@ class Model:
             options["use_safetensors"] = True
         try:
             return getattr(transformers, kind).from_pretrained(folder, **options).eval()
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except ImportError:  # the model asks for a package; the message says which
+            raise
+        except Exception as error:  # safetensors raises a class of its own for whatever is wrong with a file
             raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
 
     def _from_hub(self, *, local_only: bool, weights: bool = True) -> str:
@@ -209,16 +236,19 @@ def _folder_name(name: str, revision: str | None) -> str:
     return name.replace("/", "--") + (f"@{revision}" if revision else "")
 
 
-def _has_weights(folder: Path) -> bool:
-    """Whether weights are there, and all parts of them: a snapshot of the hub may hold the small files only."""
-    for index in folder.rglob("*.index.json"):
-        try:
-            parts = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return False
-        if any(not (index.parent / part).exists() for part in parts):
-            return False
-    return any(next(folder.rglob(pattern), None) is not None for pattern in _WEIGHTS)
+def _parts_named(index: Path) -> set[str]:
+    """The files that weights are divided into."""
+    try:
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index} is damaged: {error!r}. Fetch or bundle the model again") from None
+
+
+def _check_cached(path: Path) -> None:
+    """Compare a file in the cache of the hub with its name there, which is the hash of what was fetched."""
+    stored = Path(os.path.realpath(path))
+    if stored.parent.name == "blobs" and len(stored.name) == _SHA256_DIGITS and _sha256(stored) != stored.name:
+        raise ModelError(f"{path} is not the file that was fetched: remove {stored}, and fetch the model again")
 
 
 def _locked(folder: Path) -> Iterator[tuple[str, int, str]]:

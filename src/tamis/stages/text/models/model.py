@@ -120,7 +120,8 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         has_own = not (self.use_existing_tokens or self.keep_tokens)
-        inference = Inference(self, _OWN_TOKENS if has_own else self.tokens_field, removes_tokens=has_own)
+        tokens_field = _OWN_TOKENS if has_own else self.tokens_field
+        inference = Inference(self, tokens_field, removes_tokens=not self.keep_tokens)
         return [inference] if self.use_existing_tokens else [self.tokenizer(), inference]
 
     def with_(self, overrides: dict[str, dict[str, Any]] | None = None, **settings: Any) -> typing.Self:
@@ -179,7 +180,8 @@ class ModelStage(TextModelStage):
         dtype: The model's numbers: ``"auto"`` for 16 bits on a GPU and 32 on CPUs, or a type of PyTorch by name.
         compile: Whether ``torch.compile`` makes the model faster, which takes a minute or more at the start.
         keep_tokens: Whether the tokens stay, in the column ``input_ids``.
-        use_existing_tokens: Whether the tokens are there already, in the column ``input_ids``.
+        use_existing_tokens: Whether the tokens are there already, in the column ``input_ids``. They are taken off
+            afterwards unless ``keep_tokens``.
         resources: What a worker that runs the model needs.
 
     >>> class Lengths(ModelStage):
