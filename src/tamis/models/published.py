@@ -6,6 +6,7 @@ was made of, and all its tensors, those of the backbone as well, come from the f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -18,7 +19,15 @@ from tamis.models.model import Model
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["build_backbone", "fill", "is_sequence_classifier", "labels_of", "load_tensors", "read_config"]
+__all__ = [
+    "backbone_positions",
+    "build_backbone",
+    "fill",
+    "is_sequence_classifier",
+    "labels_of",
+    "load_tensors",
+    "read_config",
+]
 
 _DEBERTA_V3: Final = {
     "model_type": "deberta-v2",
@@ -48,6 +57,9 @@ _BACKBONES: Final[dict[str, dict[str, Any]]] = {
     "microsoft/mdeberta-v3-base": {**_DEBERTA_V3, "vocab_size": 251000},
 }
 """The shapes of the backbones of the published classifiers: then nothing but the classifier has to be fetched."""
+
+_USUAL_POSITIONS: Final = 512
+"""Those of a backbone whose configuration is elsewhere."""
 
 _OF_NO_WEIGHT: Final = ".position_ids"
 """How tensors of older files end that hold numbers in a row: newer versions of ``transformers`` do not load them."""
@@ -140,6 +152,25 @@ def _shape_of_backbone(config: Mapping[str, Any], model: Model) -> dict[str, Any
     except ModelError as error:
         raise ModelError(f"the model {model.name} needs the configuration of its backbone: {error}") from error
     return read_config(source)
+
+
+def backbone_positions(config: Mapping[str, Any], folder: str) -> int | None:
+    """The positions of the backbone that a ``config.json`` names; ``None`` if it names none.
+
+    Args:
+        config: The ``config.json`` of the network.
+        folder: The folder that it is in.
+
+    >>> backbone_positions({"base_model": "microsoft/deberta-v3-base"}, "."), backbone_positions({}, ".")
+    (512, None)
+    """
+    base = config.get("base_model")
+    if not isinstance(base, str):
+        return None
+    shape = _BACKBONES.get(base.lower(), {})
+    with contextlib.suppress(OSError, ValueError):
+        shape = json.loads((Path(folder) / base / "config.json").read_text(encoding="utf-8"))
+    return int(shape.get("max_position_embeddings") or _USUAL_POSITIONS)
 
 
 def load_tensors(model: Model) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,24 @@ from tamis import LocalExecutor, Pipeline
 from tamis.errors import ModelError, PlanError
 from tamis.models.model import Model
 from tamis.models.prompt_complexity import COLUMNS, PromptHeads
+from tamis.models.registry import known_model
 from tamis.pipeline.recipe import dump_recipe, load_recipe
 from tamis.stages.io import JsonlReader, JsonlWriter
+from tamis.stages.math.classifiers import FineMathClassifier
 from tamis.stages.text.classifiers import (
+    AegisClassifier,
     ContentTypeClassifier,
     DistributedDataClassifier,
     DomainClassifier,
     FineWebEduClassifier,
     FineWebMixtralEduClassifier,
     FineWebNemotronEduClassifier,
+    InstructionDataGuardClassifier,
     MultilingualDomainClassifier,
     PromptTaskComplexityClassifier,
     QualityClassifier,
 )
+from tamis.stages.text.classifiers.base import ClassifierStage
 from tamis.tasks import DocumentBatch
 
 LABELS = ["High", "Medium", "Low"]
@@ -332,3 +338,39 @@ def test_a_recipe_has_the_parameters_but_no_secret() -> None:
     stage = load_recipe(written).to_pipeline().stages[1]
     assert isinstance(stage, QualityClassifier)
     assert stage.parameters() == stages[1].parameters()
+
+
+def test_a_model_that_names_no_limit_has_that_of_its_backbone(
+    quality: tuple[str, list[list[float]]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(quality[0], folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": 10**30}))
+    stage = DistributedDataClassifier(model_identifier=str(folder), keep_tokens=True)
+    made = stage.process(DocumentBatch({"text": ["a " * 1000]}))
+    assert len(made["input_ids"].to_pylist()[0]) == 64  # the positions of the small backbone
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        QualityClassifier(),
+        DomainClassifier(),
+        MultilingualDomainClassifier(),
+        ContentTypeClassifier(),
+        FineWebEduClassifier(),
+        FineWebMixtralEduClassifier(),
+        FineWebNemotronEduClassifier(),
+        PromptTaskComplexityClassifier(),
+        AegisClassifier(),
+        InstructionDataGuardClassifier(),
+        FineMathClassifier(),
+    ],
+    ids=lambda stage: stage.name,
+)
+def test_the_models_that_stages_name_are_listed(stage: ClassifierStage) -> None:
+    for model in stage.models():
+        known = known_model(model.name)
+        assert known is not None
+        assert stage.name in known.stage

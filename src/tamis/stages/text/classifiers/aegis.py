@@ -58,13 +58,7 @@ class _AegisStage(ClassifierStage):
         return Model(self.base_model_identifier, None, self.cache_dir, self.hf_token)
 
     def models(self) -> list[Model]:
-        """All the models that are needed."""
         return [self.base, self.adapter]
-
-    def fetch(self) -> None:
-        for model in self.models():
-            model.fetch()
-            model.check()
 
 
 @dataclass(kw_only=True, repr=False)

@@ -117,6 +117,15 @@ class ClassifierStage(TextModelStage):
     def source(self) -> Model:
         return Model(self.model_identifier, self.revision, self.cache_dir, self.hf_token)
 
+    def models(self) -> list[Model]:
+        """All the models that are needed."""
+        return [self.source]
+
+    def fetch(self) -> None:
+        for model in self.models():
+            model.fetch()
+            model.check()
+
     @property
     def number_type(self) -> str:
         """The numbers that the model computes with."""
