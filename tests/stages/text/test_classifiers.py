@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from small_models import (
     TEXTS,
     save_labelled,
@@ -374,3 +375,26 @@ def test_the_models_that_stages_name_are_listed(stage: ClassifierStage) -> None:
         known = known_model(model.name)
         assert known is not None
         assert stage.name in known.stage
+
+
+def test_a_row_whose_scores_are_not_numbers_is_set_aside_and_the_others_go_on(
+    quality: tuple[str, list[list[float]]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(quality[0], folder)
+    rows = tokens_of(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (odd,) = [n for n, text in enumerate(TEXTS) if "package" in text]
+    broken = next(iter(set(rows[odd]) - {token for n, row in enumerate(rows) if n != odd for token in row}))
+    tensors["model.embeddings.word_embeddings.weight"][broken] = float("inf")
+    save_file(tensors, folder / "model.safetensors")
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    stages = [
+        JsonlReader(str(tmp_path / "in.jsonl")),
+        QualityClassifier(model_identifier=str(folder), max_seq_length=64),
+    ]
+    result = Pipeline("p", stages=stages).run(LocalExecutor(workers=0), run_dir=str(tmp_path / "run"), progress="off")
+    (failure,) = result.failures
+    assert "values of 'outputs' that are not numbers" in failure.message
+    kept = [text for task in result for text in task.data["text"].to_pylist()]
+    assert sorted(kept) == sorted(text for n, text in enumerate(TEXTS) if n != odd)
