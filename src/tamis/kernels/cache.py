@@ -48,6 +48,7 @@ _FOLDER_MODE = 0o700
 COMPILED_FROM = (
     "arguments.py",
     "compiler.py",
+    "hashed_words_definition.py",
     "measures.py",
     "operations.py",
     "signatures.py",
