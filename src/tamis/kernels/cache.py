@@ -50,10 +50,12 @@ COMPILED_FROM = (
     "compiler.py",
     "hashed_words_definition.py",
     "measures.py",
+    "minhash_definition.py",
     "operations.py",
     "signatures.py",
     "span_constants.py",
     "token_styles.py",
+    "unit_length.py",
 )
 """The modules outside of ``sources`` that compiled kernels depend on."""
 
