@@ -165,7 +165,7 @@ def compare(name: str, texts: list[str], arguments: argparse.Namespace) -> None:
         print(f"{name}, {device}")
         needed = operations(folder, texts, SHAPES[name])
         numbers = torch.float32 if device == "cpu" else torch.bfloat16
-        sizes = arguments.batch_sizes or ([32] if device == "cpu" else [32, 256, 1024])
+        sizes = arguments.batch_sizes or ([8, 32] if device == "cpu" else [32, 256, 1024])
         theirs = list(encode(folder, texts, device, numbers, sizes))
         ours = [
             measured
