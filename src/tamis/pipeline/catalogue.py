@@ -38,6 +38,7 @@ _AREAS: Final = (
             "tamis.stages.text.segments",
             "tamis.stages.text.decontamination",
             "tamis.stages.text.tokenization",
+            "tamis.stages.text.models.tokenizer",
             "tamis.stages.text.sequence_packing",
             "tamis.stages.text.language",
             "tamis.stages.text.statistics.stage",
