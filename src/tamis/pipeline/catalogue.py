@@ -29,6 +29,7 @@ _AREAS: Final = (
     ("Text: filters for code", ("tamis.stages.text.filters.code",)),
     ("Text: published sets", ("tamis.stages.text.sets",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
+    ("Text: embeddings", ("tamis.stages.text.embedders",)),
     ("Text: classifiers", ("tamis.stages.text.classifiers", "tamis.stages.math.classifiers")),
     (
         "Text: other",
@@ -37,6 +38,7 @@ _AREAS: Final = (
             "tamis.stages.text.segments",
             "tamis.stages.text.decontamination",
             "tamis.stages.text.tokenization",
+            "tamis.stages.text.models.tokenizer",
             "tamis.stages.text.sequence_packing",
             "tamis.stages.text.language",
             "tamis.stages.text.statistics.stage",
