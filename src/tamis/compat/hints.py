@@ -8,10 +8,6 @@ _SEMANTIC: Final = (
     "Semantic deduplication is not built yet. Near duplicates are found by their texts: the stage "
     "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"
 )
-_CLASSIFIERS: Final = (
-    "This stage with a model is not built yet. Your own model runs in a ProcessingStage: "
-    "load it in setup(), use it in process_batch()"
-)
 _FILTER: Final = (
     "This filter is not built yet. Your own filter is a tamis.stages.text.filters.DocumentFilter with score_document() "
     "and keep_document(), run by ScoreFilter"
