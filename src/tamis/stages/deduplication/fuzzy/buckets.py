@@ -22,7 +22,7 @@ from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64
 from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.column_values import read_column, text_values
-from tamis.stages.deduplication.fuzzy.index import NEW_FILES, batch_digest, index_files
+from tamis.stages.deduplication.fuzzy.index import NEW_FILES, batch_digest, numbered_files
 from tamis.stages.deduplication.fuzzy.sketches import sketches
 from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.keep import Keep
@@ -78,13 +78,14 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         column = read_column(task.columns([self.text_field]), self.text_field, self.name)
         column = text_values(column, self.text_field, self.name)
         signatures = self._signatures(column)
+        present = np.arange(len(signatures))
+        if column.null_count:
+            is_present = numpy_array(pc.is_valid(column))
+            present = np.flatnonzero(is_present)
+            signatures = np.where(is_present[:, None], signatures, signatures.dtype.type(0))
         yield self._documents(join(self._directory, "documents", name), task, signatures)
         buckets = band_hashes(signatures, self.num_bands)
-        present = np.arange(len(buckets))
-        if column.null_count:
-            present = np.flatnonzero(numpy_array(pc.is_valid(column)))
-            buckets = buckets[present]
-        buckets = buckets.reshape(-1)
+        buckets = (buckets[present] if column.null_count else buckets).reshape(-1)
         rows = np.repeat(present.astype(np.uint32), self.num_bands)
         columns = {"bucket": arrow_array(buckets), "row": arrow_array(rows)}
         if self.pairs:
@@ -101,7 +102,8 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         return gpu.signatures(self.minhash, column)
 
     def _documents(self, final: str, task: TableTask, signatures: NDArray[Any]) -> Publish:
-        columns = {"sketch": sketches(signatures)}
+        made = sketches(signatures)
+        columns = {"sketch": made}
         ranks = self.keep.ranks(task, self.text_field)
         if ranks is not None:
             columns["rank"] = arrow_array(ranks)
@@ -109,7 +111,7 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         names = task.names
         rows = Rows(documents if names is None else names.added_to(documents))
         edges = np.array([0, documents.num_rows], np.int64)
-        return write_cells(final, rows, np.zeros(1, np.int64), edges, count=batch_digest(task), compress=False)
+        return write_cells(final, rows, np.zeros(1, np.int64), edges, count=batch_digest(task, made), compress=False)
 
 
 @dataclass
@@ -127,7 +129,8 @@ class BucketPartitions(ScratchSource[FileGroup]):
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
-        earlier = index_files(self.index, "buckets")
+        numbered = numbered_files(self.index, directory, update=True)
+        earlier = [(join(self.index, "buckets", name), size) for name, size in numbered]
         files = [*earlier, *((path, size) for path, size, _ in spilled_files(join(directory, "buckets")))]
         for number, parts in merge_indexes(read_indexes(files), join(directory, "buckets.index")).items():
             path = f"partition-{number}"

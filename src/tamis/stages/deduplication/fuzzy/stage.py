@@ -62,7 +62,8 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         seed: Another seed makes other signatures.
         use_64_bit_hash: Whether hashes have 64 bits, not 32.
         verify: Compare the texts of candidate pairs, and join only those with at least this Jaccard similarity.
-        pairs_path: With ``verify``, a folder for the pairs and their similarities, as Parquet.
+        pairs_path: With ``verify``, a folder for the pairs and their similarities, as Parquet. Those of an earlier run
+            are removed from it.
         index: A folder with the signatures of earlier documents. Documents similar to one of them are removed, without
             reading earlier texts, and the signatures of the new documents are added.
         update_index: Whether to add them.
@@ -142,7 +143,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         memory = byte_size(self.memory_budget)
         settings = (*dataclasses.asdict(minhash).items(), ("num_bands", self.num_bands), ("partitions", parts))
         settings = tuple((name, list(value) if isinstance(value, tuple) else value) for name, value in settings)
-        check_index(index, dict(settings))
+        check_index(index, dict(settings), must_exist=not self.update_index)
         keep, verifies = Keep.parse(self.keep), self.verify is not None
         hashing = HashBands(folder, minhash, self.num_bands, self.text_field, keep, parts, verifies)
         stages: dict[str, ProcessingStage[Any, Any]] = {
@@ -155,7 +156,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             stages |= {
                 "candidates": TextsToSend(folder),
                 "texts": SendTexts(folder, self.text_field, keep, parts),
-                "pairs": PairPartitions(folder, memory),
+                "pairs": PairPartitions(folder, memory, pairs_path),
                 "compare": ComparePairs(folder, minhash, self.verify, parts, pairs_path),
             }
         stages |= {
@@ -163,8 +164,8 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             "join": JoinEdges(folder, memory),
             "members": MemberFiles(folder, index),
             "send": SendMembers(folder, parts),
-            "groups": GroupPartitions(folder, memory),
-            "choose": ChooseKept(folder, parts, has_index=bool(index)),
+            "groups": GroupPartitions(folder, memory, index),
+            "choose": ChooseKept(folder, parts, self.within),
         }
         if index and self.update_index:
             stages["rows"] = IndexedRows(folder, NEW_FILES, index=index, settings=settings)

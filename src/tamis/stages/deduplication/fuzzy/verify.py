@@ -6,6 +6,7 @@ others are read in a stream, so a document may be compared with any number of ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,8 +25,8 @@ from tamis.stages.deduplication.marks import document_numbers, name_texts
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange.map_side import write_by
-from tamis.stages.io.paths import join
-from tamis.stages.scratch import load_task, write_file
+from tamis.stages.io.paths import base_name, join, remove_file
+from tamis.stages.scratch import exists, list_files, load_task, place_file, write_file
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, spilled_files
 from tamis.tasks import FileGroup, FileSlice, RowNames, TableTask
 from tamis.tasks.storage import format_order
@@ -34,6 +35,8 @@ __all__ = ["ComparePairs", "PairPartitions", "SendTexts", "TextsToSend"]
 
 _COMPARED_AT_ONCE = 32 * 2**20
 """Bytes of text that are compared in one call."""
+
+_PAIRS_FILE = re.compile(r"pairs-(?:s\d\d+-)?\d{6,}(?:-\d{4,})*\.parquet")
 
 _COMPARING = 4
 """Memory that it takes to compare the pairs of a partition, as a multiple of the partition's own."""
@@ -103,12 +106,20 @@ class PairPartitions(ScratchSource[FileGroup]):
     Args:
         folder: The folder of the deduplication.
         memory_bytes: Memory for all tasks that run at the same time on a machine.
+        pairs_path: Where the pairs will be written, if anywhere: what an earlier run wrote there is removed.
     """
 
     memory_bytes: int
+    pairs_path: str = ""
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
+        begun = join(directory, "pairs.begun")
+        if self.pairs_path and not exists(begun):
+            for path, _ in list_files(self.pairs_path):
+                if _PAIRS_FILE.fullmatch(base_name(path)):
+                    remove_file(path)
+            place_file(begun, b"")
         files = spilled_files(join(directory, "texts"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
         for number, parts in merge_indexes(indexes, join(directory, "texts.index")).items():
