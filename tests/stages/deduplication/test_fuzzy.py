@@ -179,6 +179,29 @@ def test_partitions_that_do_not_fit_are_worked_on_in_parts(tmp_path: Path, monke
         assert result.stage(f"FuzzyDeduplication ({step})").custom["parts"] > 2
 
 
+@pytest.mark.parametrize("verify", [None, 0.7])
+def test_a_bucket_that_does_not_fit_is_worked_on_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: float | None
+) -> None:
+    """Most documents are in the same buckets: some with equal texts, some with texts of their own."""
+    rng = random.Random(25)
+    text, other = document(rng, 100), document(rng, 100)
+    texts = [text] * 150 + [f"{text} {n}" for n in range(60)] + [f"{other} {n % 20}" for n in range(60)]
+    texts += [document(rng) for _ in range(30)]
+    rng.shuffle(texts)
+    paths = write(tmp_path / "in", [{"text": text, "id": number} for number, text in enumerate(texts)], 3)
+    stage = FuzzyDeduplication(partitions=2, verify=verify, keep="longest")
+    deduplicated(paths, tmp_path / "whole", stage)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.stage._LEAST_MEMORY", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.verify._COMPARED_AT_ONCE", 4000)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.buckets._SIGNED_AT_ONCE", 7)
+    stage = FuzzyDeduplication(partitions=2, verify=verify, keep="longest", memory_budget="16KiB")
+    deduplicated(paths, tmp_path / "pieces", stage)
+    assert kept_ids(tmp_path / "whole") == kept_ids(tmp_path / "pieces")
+    assert len(kept_ids(tmp_path / "whole")) == 32
+
+
 def test_incremental_runs_remove_the_same_rows_as_one_run(tmp_path: Path) -> None:
     rows = corpus(9, groups=40)
     paths = write(tmp_path / "in", rows, 3)
@@ -275,7 +298,7 @@ def test_files_that_another_run_adds_to_the_index_do_not_move_documents(tmp_path
 def test_an_index_that_must_be_there_is_missed(tmp_path: Path) -> None:
     (path,) = write(tmp_path / "in", corpus(12), 1)
     stage = FuzzyDeduplication(index=str(tmp_path / "typo"), update_index=False)
-    with pytest.raises(PlanError, match="there is no index in .*typo"):
+    with pytest.raises(PlanError, match=r"there is no index in .*typo"):
         Pipeline("p", [JsonlReader(path), stage]).plan()
 
 

@@ -17,7 +17,7 @@ from tamis.kernels.components import Components
 from tamis.kernels.hashing import hash_text_64
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES, numbered_files, run_of
 from tamis.stages.deduplication.fuzzy.sketches import estimated_similarity, sketch_bytes
-from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
+from tamis.stages.deduplication.fuzzy.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.deduplication.marks import (
     Documents,
     by_name,
@@ -37,9 +37,6 @@ from tamis.tasks import FileGroup, FileSlice, RowNames
 from tamis.tasks.storage import format_order
 
 __all__ = ["ChooseKept", "EdgeFiles", "GroupPartitions", "JoinEdges", "MemberFiles", "SendMembers", "spread"]
-
-_WRITTEN_AT_ONCE = 2**22
-"""Documents in one file of members or of marks."""
 
 _CHOOSING = 4
 """Memory that it takes to choose the documents of a partition, as a multiple of the partition's own."""
@@ -191,23 +188,26 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
         parts: Parts = task.reader_config["parts"]
         count = task.reader_config["part_count"]
         runs = np.array(task.reader_config["runs"], np.int64)
+        at_once = 2 * parts.nbytes // count  # twice: parts are not all of the same size
         if count == 1:
-            yield from self._choose(parts.read(), runs, (*task.order, 0))
+            yield from self._choose(parts.read(), runs, at_once, (*task.order, 0))
             return
         self.log_metric("parts", count)
         with temporary_folder(self._directory, "groups") as folder:
             some = split(read_cells(parts.read()), self._further_bits, count, folder, parts.nbytes // count)
             for number, cells in enumerate(some):
-                yield from self._choose(cells, runs, (*task.order, number))
+                yield from self._choose(cells, runs, at_once, (*task.order, number))
 
     def _further_bits(self, table: pa.Table) -> NDArray[np.uint64]:
         return spread(numpy_array(table.column("group"))) // np.uint64(self.partitions)
 
-    def _choose(self, cells: pa.Table, runs: NDArray[np.int64], order: tuple[int, ...]) -> Iterator[Publish]:
+    def _choose(
+        self, cells: pa.Table, runs: NDArray[np.int64], at_once: int, order: tuple[int, ...]
+    ) -> Iterator[Publish]:
         """Mark the documents of a partition, or of a part of it, that do not stay."""
-        again = Again.of(_read(cells), runs) if len(runs) else None
-        tables: Callable[[], Iterable[pa.Table]] = functools.partial(_read, cells, again)
-        if sum(numpy_array(cells.column("rows"))) <= _WRITTEN_AT_ONCE:
+        again = Again.of(_read(cells, at_once), runs) if len(runs) else None
+        tables: Callable[[], Iterable[pa.Table]] = functools.partial(_read, cells, at_once, again)
+        if sum(numpy_array(cells.column("nbytes"))) <= at_once:
             whole = list(tables())
             tables = lambda: whole  # noqa: E731 - small enough to be read once
         kept = _kept(tables(), runs)
@@ -266,14 +266,14 @@ def _column_of(table: pa.Table, name: str, otherwise: NDArray[np.uint64]) -> NDA
     return numpy_array(pc.fill_null(table.column(name), 0)) if name in table.column_names else otherwise
 
 
-def _read(cells: pa.Table, again: Again | None = None) -> Iterator[pa.Table]:
-    """The documents of some cells, some at a time; without those of the index that do not count."""
+def _read(cells: pa.Table, at_once: int, again: Again | None = None) -> Iterator[pa.Table]:
+    """The documents of some cells, about so many bytes at a time; without those of the index that do not count."""
     held: list[Rows] = []
-    for rows in read_cells(cells):
+    for rows in slices_of(read_cells(cells), at_once):
         if again is not None:
             rows = rows.with_table(rows.table.filter(arrow_array(again.counts(rows.table))))
         held.append(rows)
-        if sum(piece.table.num_rows for piece in held) >= _WRITTEN_AT_ONCE:
+        if sum(piece.nbytes for piece in held) > at_once:
             yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
             held = []
     if held:
@@ -321,8 +321,10 @@ class Again:
             return np.ones(table.num_rows, np.bool_)
         group = numpy_array(table.column("group"))
         place = np.minimum(np.searchsorted(self.groups, group), len(self.groups) - 1)
-        is_later = _run_numbers(numpy_array(table.column("document")), self.runs) >= self.since[place]
-        return is_of_input(numpy_array(table.column("document"))) | (self.groups[place] != group) | ~is_later
+        document = numpy_array(table.column("document"))
+        is_later = _run_numbers(document, self.runs) >= self.since[place]
+        counts: NDArray[np.bool_] = is_of_input(document) | (self.groups[place] != group) | ~is_later
+        return counts
 
 
 def _identities(table: pa.Table) -> NDArray[np.uint64]:

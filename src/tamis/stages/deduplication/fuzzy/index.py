@@ -98,7 +98,7 @@ def numbered_files(index: str, directory: str, *, update: bool = False) -> list[
     if not index:
         return []
     path = join(directory, "index.json")
-    known = {name: size for name, size in json.loads(read_file(path).to_pybytes())} if exists(path) else {}
+    known = dict(json.loads(read_file(path).to_pybytes())) if exists(path) else {}
     if update:
         found = {base_name(file): size for file, size in index_files(index, "buckets")}
         if missing := sorted(known.keys() - found.keys()):

@@ -11,7 +11,8 @@ from tamis.errors import PlanError
 from tamis.kernels.minhash import MinHash
 from tamis.sizes import byte_size, size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.deduplication.fuzzy.buckets import BucketPartitions, FindEdges, HashBands
+from tamis.stages.deduplication.fuzzy.buckets import BucketPartitions, HashBands
+from tamis.stages.deduplication.fuzzy.edges import FindEdges
 from tamis.stages.deduplication.fuzzy.groups import (
     ChooseKept,
     EdgeFiles,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
@@ -19,7 +20,7 @@ from tamis.kernels.minhash import MinHash
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.groups import spread
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES
-from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
+from tamis.stages.deduplication.fuzzy.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import document_numbers, name_texts
 from tamis.stages.emit import Publish
@@ -84,19 +85,22 @@ class SendTexts(ScratchStage[FileGroup, FileGroup]):
         batch = load_task(task.data[0])
         assert isinstance(batch, TableTask)
         column = read_column(batch.columns([self.text_field]), self.text_field, "text_field")
-        taken = arrow_array(row.astype(np.int64))
-        columns = {
-            "leader": arrow_array(leader),
-            "document": arrow_array(document_numbers(task.reader_config["file"], row)),
-            "text": text_values(column, self.text_field, "FuzzyDeduplication").cast(pa.large_string()).take(taken),
-        }
+        texts = text_values(column, self.text_field, "FuzzyDeduplication").cast(pa.large_string())
         ranks = self.keep.ranks(batch, self.text_field)
-        columns["rank"] = arrow_array(np.zeros(len(row), np.uint64) if ranks is None else ranks[row])
-        names = batch.names
-        table = pa.table(columns)
-        rows = Rows(table if names is None else names.take(row).added_to(table))
-        final = join(self._directory, "texts", format_order(task.order) + SUFFIX)
-        yield write_by(final, rows, (spread(leader) % np.uint64(self.partitions)).astype(np.uint16))
+        # A text may be sent to many places: as many at a time as take a certain memory.
+        sizes = numpy_array(pc.fill_null(pc.binary_length(texts), 0))[row]
+        lots = (np.cumsum(sizes) - sizes) // _COMPARED_AT_ONCE
+        for number, some in enumerate(np.split(np.arange(len(row)), np.flatnonzero(np.diff(lots)) + 1)):
+            columns = {
+                "leader": arrow_array(leader[some]),
+                "document": arrow_array(document_numbers(task.reader_config["file"], row[some])),
+                "text": texts.take(arrow_array(row[some].astype(np.int64))),
+                "rank": arrow_array(np.zeros(len(some), np.uint64) if ranks is None else ranks[row[some]]),
+            }
+            table, names = pa.table(columns), batch.names
+            rows = Rows(table if names is None else names.take(row[some]).added_to(table))
+            final = join(self._directory, "texts", format_order((*task.order, number)) + SUFFIX)
+            yield write_by(final, rows, (spread(leader[some]) % np.uint64(self.partitions)).astype(np.uint16))
 
 
 @dataclass
@@ -165,7 +169,7 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
         leaders, first = self._leaders(cells)
         names = _texts_of(first)
         found: list[pa.Table] = []
-        for rows in self._read(cells):
+        for rows in slices_of(read_cells(cells), _COMPARED_AT_ONCE):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             other = np.flatnonzero(document != leader)
             place = np.searchsorted(leaders, leader[other])
@@ -197,21 +201,13 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
     def _leaders(self, cells: pa.Table) -> tuple[NDArray[np.uint64], pa.Table]:
         """The numbers of the first documents of the pairs, sorted, and what is known of them."""
         found = []
-        for rows in self._read(cells):
+        for rows in slices_of(read_cells(cells), _COMPARED_AT_ONCE):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             found.append(rows.with_table(rows.table.filter(arrow_array(document == leader))))
         table = Rows.concat(found).table.unify_dictionaries().combine_chunks()
         order = np.argsort(numpy_array(table.column("document")))
         table = table.take(arrow_array(order))
         return numpy_array(table.column("document")), table
-
-    def _read(self, cells: pa.Table) -> Iterator[Rows]:
-        """The documents of some cells, some at a time."""
-        for rows in read_cells(cells):
-            table = rows.table
-            step = max(1, int(table.num_rows * _COMPARED_AT_ONCE / max(table.nbytes, 1)))
-            for start in range(0, table.num_rows, step):
-                yield rows.with_table(table.slice(start, step))
 
 
 def _texts_of(table: pa.Table) -> pa.Array:
