@@ -98,7 +98,7 @@ def test_mistakes_are_told_with_what_to_do(data: Path, capsys: pytest.CaptureFix
         (["fuzzy", "in", "out", "--text-field", "txt"], "Did you mean 'text'?"),
         (["fuzzy", "in", "out", "--keep", "longst"], "Did you mean 'longest'?"),
         (["fuzzy", "in", "out", "--pairs-path", "pairs"], "set verify, too"),
-        (["fuzzy", "in", "out", "--memory-budget", "1MB"], "needs at least 64"),
+        (["fuzzy", "in", "out", "--memory-budget", "1MB"], "must be at least 64"),
         (["fuzzy", "in", "out", "--keep", "highest:quality"], "quality"),
     ):
         assert dedup(*wrong) == 1

@@ -169,7 +169,7 @@ def test_a_bucket_of_thousands_and_little_memory(tmp_path: Path) -> None:
 def test_partitions_that_do_not_fit_are_worked_on_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write(tmp_path / "in", corpus(8, groups=60), 4)
     deduplicated(paths, tmp_path / "whole", FuzzyDeduplication(partitions=2, verify=0.7))
-    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.stage._LEAST_MEMORY", 1)
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)  # the budget is shared by as many tasks
     result = deduplicated(
         paths, tmp_path / "parts", FuzzyDeduplication(partitions=2, verify=0.7, memory_budget="16KiB")
@@ -192,7 +192,7 @@ def test_a_bucket_that_does_not_fit_is_worked_on_in_pieces(
     paths = write(tmp_path / "in", [{"text": text, "id": number} for number, text in enumerate(texts)], 3)
     stage = FuzzyDeduplication(partitions=2, verify=verify, keep="longest")
     deduplicated(paths, tmp_path / "whole", stage)
-    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.stage._LEAST_MEMORY", 1)
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     monkeypatch.setattr("tamis.stages.deduplication.fuzzy.verify._COMPARED_AT_ONCE", 4000)
     monkeypatch.setattr("tamis.stages.deduplication.fuzzy.buckets._SIGNED_AT_ONCE", 7)

@@ -23,10 +23,10 @@ from tamis.errors import PlanError
 from tamis.kernels.line_pieces import Unit, cut, lengths, piece_hashes, with_text, without
 from tamis.kernels.pieces import Pieces, sum_of_pieces
 from tamis.kernels.utf8 import Utf8
-from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.column_values import read_column, text_values, texts_like
 from tamis.stages.deduplication.marks import KeptRows
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange.files import Rows, file_codes, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -126,7 +126,7 @@ class LineDeduplication(CompositeStage[TableTask, TableTask]):
                 raise PlanError(f"{parameter}={getattr(self, parameter)}: must be at least 1")
         if self.partitions > 2**15:
             raise PlanError(f"partitions={self.partitions}: must be at most {2**15}")
-        byte_size(self.memory_budget)
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
@@ -136,7 +136,7 @@ class LineDeduplication(CompositeStage[TableTask, TableTask]):
         rule = LineRule(self.unit, self.max_occurrences, self.keep, self.min_length, self.normalize_text)
         stages: dict[str, ProcessingStage[Any, Any]] = {
             "hash": HashLines(folder, rule, self.text_field, self.partitions),
-            "partitions": LinePartitions(folder, byte_size(self.memory_budget)),
+            "partitions": LinePartitions(folder, memory_bytes(self.name, self.memory_budget)),
             "count": CountLines(folder, rule, self.partitions),
             "rows": KeptRows(folder),
         }
@@ -295,7 +295,7 @@ class RemoveLines(ScratchStage[FileGroup, TableTask]):
         if len(kept) < len(is_empty):
             yield Drop(batch, np.flatnonzero(is_empty), f"no {self.rule.unit} left after deduplication")
         place = batch.data.column_names.index(self.text_field)
-        table = batch.data.set_column(place, self.text_field, _like(before, texts))
+        table = batch.data.set_column(place, self.text_field, texts_like(before, texts))
         yield self._counted(batch.with_same_rows(table), removed).select(kept)
 
     def _cleaned(
@@ -348,13 +348,3 @@ def _too_many(hashes: Hashes, known: Hashes, allowed: NDArray[np.uint32]) -> NDA
     is_removed = np.zeros(len(hashes), np.bool_)
     is_removed[repeated[order]] = rank >= allowed[sorted_places]
     return is_removed
-
-
-def _like(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts in the type of the column that they come from, with its nulls."""
-    if before.null_count:
-        is_valid = before.is_valid().combine_chunks()
-        after = pa.chunked_array([pc.if_else(is_valid, after.combine_chunks(), pa.scalar(None, after.type))])
-    if pa.types.is_dictionary(before.type):
-        return after.cast(before.type.value_type).dictionary_encode().cast(before.type)
-    return after.cast(before.type)

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
-from tamis.errors import PlanError
+from tamis.errors import ColumnError
 from tamis.kernels.hashing import hash_text_128, normalize_text
-from tamis.sizes import byte_size, size_text
+from tamis.stages.column_values import holds_text
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import by_name
 from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, put_together, read_cells, read_indexes
@@ -29,25 +29,26 @@ from tamis.stages.io.paths import join
 from tamis.stages.spill import ScratchSource, spilled_files
 from tamis.tasks import FileGroup, FileSlice, TableTask
 
-__all__ = ["HASH_MEMORY", "HashPartitions", "Repeats", "find_repeats", "hash_budget", "hashes_of"]
-
-HASH_MEMORY: Final = "2GiB"
-"""How much memory a machine may take to find duplicates, unless another budget is given."""
-
-_LEAST_BUDGET: Final = 64 * 2**20
+__all__ = ["HashPartitions", "Repeats", "compared", "find_repeats", "hashes_of"]
 
 _WORKING: Final = 4
 """How many bytes sorting takes for each byte of hashes and names, the bytes themselves included."""
 
 
-def hash_budget(owner: str, memory_budget: int | str) -> int:
-    """A memory budget in bytes; an error if it is too small for anything."""
-    size = byte_size(memory_budget)
-    if size < _LEAST_BUDGET:
-        raise PlanError(
-            f"{owner}(memory_budget={memory_budget!r}): sorting hashes needs at least {size_text(_LEAST_BUDGET)}"
-        )
-    return size
+def compared(column: pa.ChunkedArray, text_field: str, normalize: bool) -> pa.ChunkedArray:
+    """What is compared of a column: its values, or its texts in another form.
+
+    Args:
+        column: The column: texts, bytes or numbers.
+        text_field: Its name, for messages.
+        normalize: Whether case and white space do not count; then it must hold texts.
+    """
+    if pa.types.is_null(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_nested(column.type) or (normalize and not holds_text(column.type)):
+        able = "normalize_text=True compares texts" if normalize else "compares texts, bytes or numbers"
+        raise ColumnError(f"{able}, but the column {text_field!r} holds {column.type}")
+    return normalize_text(column) if normalize else column
 
 
 def hashes_of(
@@ -65,13 +66,11 @@ def hashes_of(
     Returns:
         The rows, and the lower half of their hashes.
     """
-    column = task[text_field]
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
+    column = compared(task[text_field], text_field, normalize)
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         column = column.cast(pa.large_string(), safe=False)  # only hashed: the bytes of images and the like
     present = np.flatnonzero(numpy_array(pc.is_valid(column)))
-    hashes = hash_text_128(normalize_text(column) if normalize else column)[present]
+    hashes = hash_text_128(column)[present]
     columns = {
         "low": arrow_array(hashes[:, 0].copy()),
         "high": arrow_array(hashes[:, 1].copy()),

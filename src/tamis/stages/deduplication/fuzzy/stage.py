@@ -9,7 +9,6 @@ from typing import Any
 
 from tamis.errors import PlanError
 from tamis.kernels.minhash import MinHash
-from tamis.sizes import byte_size, size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.fuzzy.buckets import BucketPartitions, HashBands
 from tamis.stages.deduplication.fuzzy.edges import FindEdges
@@ -25,6 +24,7 @@ from tamis.stages.deduplication.fuzzy.index import NEW_FILES, IndexedRows, Remov
 from tamis.stages.deduplication.fuzzy.verify import ComparePairs, PairPartitions, SendTexts, TextsToSend
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.io.paths import absolute
 from tamis.stages.resources import Resources
 from tamis.stages.spill import folder_for
@@ -33,8 +33,6 @@ from tamis.tasks import TableTask
 __all__ = ["REASON", "FuzzyDeduplication"]
 
 REASON = "near duplicate"
-
-_LEAST_MEMORY = 64 * 2**20
 
 
 @dataclass
@@ -117,10 +115,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             raise PlanError("pairs_path is for verified pairs: set verify, too")
         if not self.within and self.index is None:
             raise PlanError("within=False compares with the documents of an index only: set index, too")
-        if byte_size(self.memory_budget) < _LEAST_MEMORY:
-            raise PlanError(
-                f"memory_budget={self.memory_budget!r}: sorting buckets needs at least {size_text(_LEAST_MEMORY)}"
-            )
+        memory_bytes(type(self).__name__, self.memory_budget)
         Keep.parse(self.keep)
         self._minhash()
 
@@ -141,7 +136,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder, minhash, parts = folder_for(self.name), self._minhash(), self.partitions
         index = absolute(self.index) if self.index else ""
-        memory = byte_size(self.memory_budget)
+        memory = memory_bytes(self.name, self.memory_budget)
         settings = (*dataclasses.asdict(minhash).items(), ("num_bands", self.num_bands), ("partitions", parts))
         settings = tuple((name, list(value) if isinstance(value, tuple) else value) for name, value in settings)
         check_index(index, dict(settings), must_exist=not self.update_index)
