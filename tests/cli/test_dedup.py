@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -93,6 +94,7 @@ def test_an_index_of_earlier_files(data: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_mistakes_are_told_with_what_to_do(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), "other.parquet")
     for wrong, message in (
         (["fuzzy", "inn", "out"], "Did you mean 'in'?"),
         (["fuzzy", "in", "out", "--text-field", "txt"], "Did you mean 'text'?"),
