@@ -195,6 +195,7 @@ def test_a_bucket_that_does_not_fit_is_worked_on_in_pieces(
     monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     monkeypatch.setattr("tamis.stages.deduplication.fuzzy.verify._COMPARED_AT_ONCE", 4000)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.verify._WRITTEN_AT_ONCE", 50)
     monkeypatch.setattr("tamis.stages.deduplication.fuzzy.buckets._SIGNED_AT_ONCE", 7)
     stage = FuzzyDeduplication(partitions=2, verify=verify, keep="longest", memory_budget="16KiB")
     deduplicated(paths, tmp_path / "pieces", stage)

@@ -37,6 +37,9 @@ __all__ = ["ComparePairs", "PairPartitions", "SendTexts", "TextsToSend"]
 _COMPARED_AT_ONCE = 32 * 2**20
 """Bytes of text that are compared in one call."""
 
+_WRITTEN_AT_ONCE = 2**18
+"""Pairs in one file."""
+
 _PAIRS_FILE = re.compile(r"pairs-(?:s\d\d+-)?\d{6,}(?:-\d{4,})*\.parquet")
 
 _COMPARING = 4
@@ -169,6 +172,7 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
         leaders, first = self._leaders(cells)
         names = _texts_of(first)
         found: list[pa.Table] = []
+        lot = 0
         for rows in slices_of(read_cells(cells), _COMPARED_AT_ONCE):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             other = np.flatnonzero(document != leader)
@@ -188,6 +192,14 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
                 "similarity": arrow_array(similarity[enough].astype(np.float32)),
             }
             found.append(pa.table(columns))
+            if sum(table.num_rows for table in found) >= _WRITTEN_AT_ONCE:
+                yield from self._written(found, (*order, lot))
+                found, lot = [], lot + 1
+        if found:
+            yield from self._written(found, (*order, lot))
+
+    def _written(self, found: list[pa.Table], order: tuple[int, ...]) -> Iterator[Publish]:
+        """Write some pairs as edges, and as pairs if they are wanted."""
         pairs = pa.concat_tables(found).sort_by([("left", "ascending"), ("right", "ascending")])
         if not pairs.num_rows:
             return
