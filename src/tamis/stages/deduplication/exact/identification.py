@@ -155,7 +155,7 @@ class FindDuplicateIds(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({self.id_field})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        for found in find_repeats(task.reader_config):
+        for found in find_repeats(task.reader_config, self._directory):
             ids = found.rows.column("id")
             self._check_different(ids, found.stays.column("id").take(arrow_array(found.of)))
             table = pa.table({self.id_field: ids.take(pc.sort_indices(ids))})

@@ -105,7 +105,7 @@ class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
     """Find the repeated hashes of one partition; write for each file which of its rows are duplicates, and of what."""
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        for number, found in enumerate(find_repeats(task.reader_config)):
+        for number, found in enumerate(find_repeats(task.reader_config, self._directory)):
             _, names = RowNames.taken_from(found.stays)
             originals = pa.nulls(len(found.of), pa.string()) if names is None else name_texts(names.take(found.of))
             file, row = (numpy_array(found.rows.column(name)) for name in ("file", "row"))

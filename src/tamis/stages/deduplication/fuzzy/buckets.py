@@ -22,8 +22,8 @@ from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.index import batch_digest, numbered_files
 from tamis.stages.deduplication.fuzzy.sketches import sketches
-from tamis.stages.deduplication.fuzzy.splitting import part_count
 from tamis.stages.deduplication.keep import Keep
+from tamis.stages.deduplication.splitting import part_count
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Rows, merge_indexes, read_indexes, write_cells
 from tamis.stages.exchange.map_side import write_by

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -20,7 +18,8 @@ from tamis.stages.deduplication.fuzzy.keyed_ids import integer_ids, parquet_piec
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
 from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.deduplication.part_files import write_parts
-from tamis.stages.io.paths import is_local, join
+from tamis.stages.deduplication.splitting import temporary_folder
+from tamis.stages.io.paths import join
 from tamis.stages.spill import ScratchStage, folder_for
 from tamis.tasks import DocumentBatch, FileGroup
 
@@ -86,10 +85,8 @@ class ConnectEdges(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({CURATOR_DEDUP_ID_STR, CURATOR_FUZZY_DUPLICATE_GROUP_FIELD})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        local = self._directory if is_local(self._directory) else tempfile.gettempdir()
-        os.makedirs(local, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=local, prefix=".components-"))
+            folder = stack.enter_context(temporary_folder(self._directory, "components"))
             components = stack.enter_context(Components(self.memory_bytes, folder))
             for path in task.data:
                 for table in parquet_pieces(path, self.ends, self.read_kwargs):

@@ -15,8 +15,8 @@ from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.components import spanning_forest
 from tamis.kernels.hash_groups import HashGroups
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES
-from tamis.stages.deduplication.fuzzy.splitting import slices_of, split, temporary_folder
 from tamis.stages.deduplication.marks import Documents, document_numbers, file_of, row_of
+from tamis.stages.deduplication.splitting import slices_of, split, temporary_folder
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, file_codes, read_cells, write_cells
 from tamis.stages.exchange.map_side import write_by

@@ -17,7 +17,6 @@ from tamis.kernels.components import Components
 from tamis.kernels.hashing import hash_text_64
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES, numbered_files, run_of
 from tamis.stages.deduplication.fuzzy.sketches import estimated_similarity, sketch_bytes
-from tamis.stages.deduplication.fuzzy.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.deduplication.marks import (
     Documents,
     by_name,
@@ -27,6 +26,7 @@ from tamis.stages.deduplication.marks import (
     row_of,
     write_marks,
 )
+from tamis.stages.deduplication.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, put_together, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by

@@ -108,7 +108,7 @@ class LeaveFirsts(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({self.id_field})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        for rows in read_keyed(task.reader_config):
+        for rows in read_keyed(task.reader_config, self._directory):
             ids = np.sort(rows.ids[rows.ids != rows.firsts])
             if len(ids):
                 yield DocumentBatch(pa.table({self.id_field: arrow_array(ids)}))

@@ -20,9 +20,9 @@ from tamis.kernels.minhash import MinHash
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.groups import spread
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES
-from tamis.stages.deduplication.fuzzy.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import document_numbers, name_texts
+from tamis.stages.deduplication.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange.map_side import write_by

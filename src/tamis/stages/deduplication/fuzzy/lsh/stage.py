@@ -172,11 +172,10 @@ class MakeBuckets(ScratchStage[FileGroup, DocumentBatch]):
         iteration, part = divmod(config["cell"], self.parts)
         first = iteration * self.bands_per_iteration
         folder = f"band_{first}-band_{min(first + self.bands_per_iteration, self.num_bands)}"
-        share, shares = config["share"]
-        for number, rows in enumerate(read_keyed(config)):
+        for number, rows in enumerate(read_keyed(config, self._directory)):
             table = _buckets(rows, self.id_field)
             if table.num_rows:
-                name = "-".join(map(str, (part, *((share,) if shares > 1 else ()), *((number,) if number else ()))))
+                name = f"{part}-{number}" if number else str(part)
                 yield DocumentBatch(table, _metadata={FOLDER: folder, PART: name})
 
 
