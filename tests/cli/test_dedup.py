@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -93,12 +94,13 @@ def test_an_index_of_earlier_files(data: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_mistakes_are_told_with_what_to_do(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), "other.parquet")
     for wrong, message in (
         (["fuzzy", "inn", "out"], "Did you mean 'in'?"),
         (["fuzzy", "in", "out", "--text-field", "txt"], "Did you mean 'text'?"),
         (["fuzzy", "in", "out", "--keep", "longst"], "Did you mean 'longest'?"),
         (["fuzzy", "in", "out", "--pairs-path", "pairs"], "set verify, too"),
-        (["fuzzy", "in", "out", "--memory-budget", "1MB"], "needs at least 64"),
+        (["fuzzy", "in", "out", "--memory-budget", "1MB"], "must be at least 64"),
         (["fuzzy", "in", "out", "--keep", "highest:quality"], "quality"),
     ):
         assert dedup(*wrong) == 1

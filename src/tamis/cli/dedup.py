@@ -57,7 +57,7 @@ def reader_of(arguments: argparse.Namespace) -> Reader:
     from tamis.analysis.inputs import check_columns, reader_for
 
     text_field = getattr(arguments, "text_field", "text")
-    reader = reader_for(arguments.input, arguments.input_format, text_field, whole=True)
+    reader = reader_for(arguments.input, arguments.input_format, text_field, whole=True, option="--input-format")
     check_columns(reader, text_field)
     return reader
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,7 +262,7 @@ def test_memory_does_not_change_the_groups(tmp_path: Path, monkeypatch: pytest.M
     real = keyed_ids.KeyCells.splits
 
     def few(self: Any, scratch: str) -> Iterator[FileGroup]:
-        self.memory_bytes = at_once * keyed_ids._WORKING * (keyed_ids.os.cpu_count() or 1)
+        self.memory_bytes = at_once * keyed_ids._WORKING * (os.cpu_count() or 1)
         return real(self, scratch)
 
     monkeypatch.setattr(keyed_ids.KeyCells, "splits", few)
