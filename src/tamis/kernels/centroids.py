@@ -1,4 +1,4 @@
-"""The centres of clusters: which is nearest to a vector, and which others are so near that they share its neighbours."""
+"""The centres of clusters: which is nearest to a vector, and which others may have similar vectors."""
 
 from __future__ import annotations
 

@@ -291,9 +291,11 @@ def _distinct(vectors: Vectors) -> Vectors:
 
 def _uniform(seed: int, start: int, number: int, count: int) -> NDArray[np.float64]:
     """Random numbers, 0 to 1, that depend on nothing but these numbers and their places (SplitMix64)."""
-    key = _mixed(np.array([seed * 1_000_003 + start * 1009 + number], np.int64).view(np.uint64))
-    mixed = _mixed(key + np.arange(count, dtype=np.uint64))
-    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    place = (seed * 1_000_003 + start * 1009 + number) % 2**64
+    first = _mixed(np.array([place], np.uint64))
+    mixed = _mixed(np.arange(count, dtype=np.uint64) ^ first)
+    found: NDArray[np.float64] = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return found
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -67,7 +67,8 @@ class CpuProducts:
         return products[np.arange(len(products)), places], places
 
     def count_from(self, products: Vectors, bounds: Vectors) -> Places:
-        return np.count_nonzero(products >= bounds[:, None], axis=1)
+        counts: Places = np.count_nonzero(products >= bounds[:, None], axis=1)
+        return counts
 
     def from_bound(self, products: Vectors, bounds: Vectors) -> tuple[Places, Places, Vectors]:
         places = np.flatnonzero(products >= bounds[:, None])

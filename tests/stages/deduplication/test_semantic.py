@@ -235,10 +235,9 @@ def pairs(result: Any) -> list[tuple[Any, ...]]:
     )
 
 
-def test_any_workers_any_blocks_and_any_order_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.stages.deduplication.semantic.fit._LEAST_SAMPLE", 100)
+def test_any_workers_any_blocks_and_any_order_of_files(tmp_path: Path) -> None:
     paths = write(tmp_path / "in", rows_of(vectors(10, 400)), 6)
-    settings = {"eps": 0.02, "n_clusters": 9, "refine_rounds": 2}
+    settings = {"eps": 0.02, "n_clusters": 9, "refine_rounds": 2, "fit_data_fraction": 0.5}
     runs = [
         deduplicated(paths, tmp_path / "a", SemanticDeduplication(**settings)),
         deduplicated(
@@ -271,17 +270,17 @@ def test_processes_remove_the_same_rows_as_threads(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_into_memory_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = write(tmp_path / "in", rows_of(vectors(12, 800)), 3)
-    settings = {"eps": 0.01, "n_clusters": 4, "partitions": 1}
-    whole = deduplicated(paths, tmp_path / "whole", SemanticDeduplication(**settings))
+    matrix = vectors(12, 800)
+    paths = write(tmp_path / "in", rows_of(matrix, place=list(range(800))), 3)
     monkeypatch.setattr("tamis.stages.deduplication.semantic.stage._LEAST_MEMORY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("tamis.kernels.products.CpuProducts.pair_rows", 16)
     monkeypatch.setattr("tamis.kernels.products.CpuProducts.pair_columns", 64)
-    small = deduplicated(paths, tmp_path / "small", SemanticDeduplication(**settings, memory_budget="8KiB"))
-    assert small.stage("SemanticDeduplication (mark)").custom["parts"] > 2
-    assert small.stage("SemanticDeduplication (fit)").custom["vectors_fitted"] < 200
-    assert kept_ids(small) == kept_ids(whole) or True
+    stage = SemanticDeduplication(eps=0.01, n_clusters=4, partitions=1, memory_budget="8KiB", keep="lowest:place")
+    result = deduplicated(paths, tmp_path / "small", stage)
+    assert result.stage("SemanticDeduplication (mark)").custom["parts"] > 2
+    assert result.stage("SemanticDeduplication (fit)").custom["vectors_fitted"] < 200
+    assert kept_ids(result) == sorted(kept_by_definition(matrix, 0.01))
 
 
 def test_the_ledger_names_what_is_kept_and_how_similar_it_is(tmp_path: Path) -> None:
@@ -298,7 +297,5 @@ def test_the_ledger_names_what_is_kept_and_how_similar_it_is(tmp_path: Path) -> 
 
 def test_the_stage_under_the_name_of_nemo_curator() -> None:
     rows = [{"image_id": "a", "image_embedding": [1.0, 0.0]}, {"image_id": "b", "image_embedding": [1.0, 0.0]}]
-    stage = SemanticDeduplicationStage(
-        id_field="image_id", embedding_field="image_embedding", n_clusters=100, eps=0.01
-    )
+    stage = SemanticDeduplicationStage(id_field="image_id", embedding_field="image_embedding", n_clusters=100, eps=0.01)
     assert len(run_stage(stage, rows)) == 1

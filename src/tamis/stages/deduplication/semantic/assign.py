@@ -40,7 +40,7 @@ def distances_from(centroids: Centroids, vectors: Vectors, homes: Places) -> tup
     >>> [d.tolist() for d in distances_from(centroids, np.array([[1, 0], [0, 1]], np.float32), np.zeros(2, np.int64))]
     [[0.0, 1.0], [1.0, 2.2360680103302]]
     """
-    has_direction = centroids.vectors.any(axis=1)[homes]
+    has_direction = np.any(centroids.vectors, axis=1)[homes]
     cosine = np.ones(len(homes), np.float32)
     cosine[has_direction] -= cosines(vectors[has_direction], centroids.vectors[homes[has_direction]])
     return cosine, np.sqrt(centroids.squared_distances(vectors, homes)).astype(np.float32)

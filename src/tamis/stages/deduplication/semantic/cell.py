@@ -134,9 +134,7 @@ class _Search:
             self._before.add(block[keeps], rows[keeps])
         empty = np.zeros(0, np.int64)
         nothing = (empty, empty, np.zeros(0, np.float32), np.zeros(0, np.bool_))
-        later, earlier, similarity, decided = (
-            np.concatenate(some) for some in zip(nothing, *self._found, strict=True)
-        )
+        later, earlier, similarity, decided = (np.concatenate(some) for some in zip(nothing, *self._found, strict=True))
         return SimilarRows(self._state, later, earlier, similarity, decided, self._is_cut, self._pairs)
 
     def _block(self, rows: Places, block: Vectors) -> None:
@@ -212,7 +210,7 @@ class _Search:
         best: _Best,
     ) -> None:
         """Look for the most similar row among some pairs, of those that are equally similar the first."""
-        found, columns, values = (some[chosen] for some in similar)
+        found, columns, values = similar[0][chosen], similar[1][chosen], similar[2][chosen]
         if not len(found):
             return
         starts = np.flatnonzero(np.append(True, found[1:] != found[:-1]))

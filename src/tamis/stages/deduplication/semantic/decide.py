@@ -121,8 +121,7 @@ class DecideOpen(ScratchStage[FileGroup, FileGroup]):
                     with load_cell(parts, length, self.memory_bytes, self._directory) as loaded:
                         found.append(rows.look_again(cluster, loaded, self.threshold, removed))
         if found:
-            order = (2**31, *task.order)  # behind what the cells have written
-            yield from write_similar(join(self._directory, "removed"), order, found, self.partitions)
+            yield from write_similar(join(self._directory, "open"), (*task.order, 0), found, self.partitions)
         kept = nodes[rows.state == KEPT]
         table = pa.table({"document": arrow_array(kept)})
         final = join(self._directory, "kept", format_order((0,)) + SUFFIX)
@@ -164,7 +163,7 @@ class _OpenRows:
         return self.state[np.searchsorted(self.nodes, documents)]
 
     def look_again(self, cluster: int, loaded: LoadedCell, threshold: float, removed: Documents) -> pa.Table:
-        """Look at a cell with what is known by now; return the pairs that remove rows.
+        """Look at a cell with what is known by now; return the pairs that were found.
 
         Args:
             cluster: The number of the cell.
@@ -183,7 +182,7 @@ class _OpenRows:
         self.later = np.append(self.later, np.searchsorted(self.nodes, numpy_array(still.column("later"))))
         self.earlier = np.append(self.earlier, np.searchsorted(self.nodes, numpy_array(still.column("earlier"))))
         self.cut[cluster] = documents[again.is_cut]
-        return new
+        return pa.concat_tables([new, still])
 
 
 @dataclass

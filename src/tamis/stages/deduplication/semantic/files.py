@@ -16,7 +16,16 @@ from tamis.errors import MissingExtraError
 from tamis.stages.base import ProcessingStage
 from tamis.stages.deduplication.semantic.vectors import vector_column, vectors_of
 from tamis.stages.emit import Publish
-from tamis.stages.exchange.files import Cells, Parts, Rows, file_codes, merge_indexes, read_cells, read_indexes, write_cells
+from tamis.stages.exchange.files import (
+    Cells,
+    Parts,
+    Rows,
+    file_codes,
+    merge_indexes,
+    read_cells,
+    read_indexes,
+    write_cells,
+)
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import read_file
 from tamis.stages.spill import SUFFIX, ScratchSource, spilled_files
@@ -106,7 +115,9 @@ class VectorFiles(ScratchSource[FileGroup]):
             ends = np.cumsum(numpy_array(cells.column("nbytes"))[chosen])
             return chosen, (np.maximum(ends - 1, 0) // group_bytes).astype(np.int64)
 
-        for number, parts in merge_indexes(found.files, join(directory, f"{type(self).__name__}.index"), choose).items():
+        for number, parts in merge_indexes(
+            found.files, join(directory, f"{type(self).__name__}.index"), choose
+        ).items():
             path = f"vectors-{number}"
             own = {**config, "parts": parts}
             yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=own)
@@ -119,9 +130,9 @@ def pieces_of(parts: Parts, length: int) -> Iterator[tuple[int, pa.Table, Vector
         yield file, rows.table, vectors_of(rows.table, length)
 
 
-def centroids_file(directory: str, round: int) -> str:
+def centroids_file(directory: str, rounds: int) -> str:
     """The file with the centres after so many rounds over all vectors."""
-    return join(directory, "centroids", format_order((round,)) + SUFFIX)
+    return join(directory, "centroids", format_order((rounds,)) + SUFFIX)
 
 
 def write_centroids(final: str, centroids: Vectors) -> Publish:

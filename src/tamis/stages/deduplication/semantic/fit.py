@@ -22,7 +22,6 @@ from tamis.stages.deduplication.semantic.files import (
     open_vectors,
     pieces_of,
     read_centroids,
-    share_of_memory,
     write_centroids,
 )
 from tamis.stages.deduplication.semantic.vectors import vector_column, vectors_of
@@ -206,7 +205,7 @@ def _with_clusters(kmeans: KMeans, clusters: int) -> KMeans:
     return dataclasses.replace(kmeans, n_clusters=clusters)
 
 
-# -- all vectors, on all workers -----------------------------------------------------------------------------------------
+# -- all vectors, on all workers ------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -99,7 +99,9 @@ class Ranking:
         if keep is not None:
             rule = Keep.parse(keep)
             if rule.rule == "longest":
-                raise PlanError("keep='longest': vectors have no length; rank by a column, as in keep='highest:num_words'")
+                raise PlanError(
+                    "keep='longest': vectors have no length; rank by a column, as in keep='highest:num_words'"
+                )
             return cls(() if rule.rule == "first" else (rule,))
         if strategy is not None:
             if strategy.strategy == "random":

@@ -127,9 +127,7 @@ class SemanticDeduplication(CompositeStage[TableTask, TableTask]):
         return ["data"], self._vectors("").inputs()[1]
 
     def _ranking(self) -> Ranking:
-        return Ranking.of(
-            self.which_to_keep, self.distance_metric, self.keep, self.ranking_strategy, self.random_state
-        )
+        return Ranking.of(self.which_to_keep, self.distance_metric, self.keep, self.ranking_strategy, self.random_state)
 
     def _kmeans(self) -> KMeans:
         try:
