@@ -115,7 +115,7 @@ class _Search:
         self._cell, self._threshold, self._products = cell, threshold, products
         self._all_remove, self._record, self._known = all_remove, record, known
         self._error = np.float32(product_error(cell.dimensions) * 2)
-        self._before = _Tiles(cell, products.pair_columns)
+        self._homes, self._copies = (_Tiles(cell, products.pair_columns, share) for share in (0.5, 0.5))
         self._state = np.zeros(count, np.uint8) if known is None else known.copy()
         self._is_cut = np.zeros(count, np.bool_)
         self._found: list[tuple[Places, Places, Vectors, Mask]] = []
@@ -131,7 +131,9 @@ class _Search:
             keeps = np.full(len(rows), True)
             if not (self._all_remove or self._record):
                 keeps = self._state[rows] != REMOVED
-            self._before.add(block[keeps], rows[keeps])
+            is_home = self._cell.is_home[rows]
+            for tiles, chosen in ((self._homes, keeps & is_home), (self._copies, keeps & ~is_home)):
+                tiles.add(block[chosen], rows[chosen])
         empty = np.zeros(0, np.int64)
         nothing = (empty, empty, np.zeros(0, np.float32), np.zeros(0, np.bool_))
         later, earlier, similarity, decided = (np.concatenate(some) for some in zip(nothing, *self._found, strict=True))
@@ -140,15 +142,18 @@ class _Search:
     def _block(self, rows: Places, block: Vectors) -> None:
         """Decide on the rows of a block."""
         asked = np.ones(len(rows), np.bool_) if self._record or self._known is None else self._state[rows] == OPEN
-        if not asked.any():
-            return
         best = _Best(len(rows))
         notes = _OpenPairs(len(rows))
-        held = self._products.hold(block)
-        for tile, numbers in self._before:
-            found = self._similar(rows, block, held, tile, numbers, asked)
-            self._sort_out(found, rows, block, tile, numbers, best, notes)
-        found = self._similar(rows, block, held, block, rows, asked)
+        for tiles, chosen in ((self._homes, asked), (self._copies, asked & self._cell.is_home[rows])):
+            places = np.flatnonzero(chosen)
+            held = self._products.hold(block[places])
+            for tile, numbers in tiles if len(places) else ():
+                found = self._similar(rows, block, places, held, tile, numbers)
+                self._sort_out(found, rows, block, tile, numbers, best, notes)
+        if not asked.any():
+            return
+        places = np.flatnonzero(asked)
+        found = self._similar(rows, block, places, self._products.hold(block[places]), block, rows)
         if self._all_remove:
             self._offer(found, np.ones(len(found[0]), np.bool_), rows, block, block, best)
             was_known = self._state[rows] != OPEN
@@ -158,13 +163,13 @@ class _Search:
         self._write(rows, block, best, notes)
 
     def _similar(
-        self, rows: Places, block: Vectors, held: object, tile: Vectors, numbers: Places, asked: Mask
+        self, rows: Places, block: Vectors, places: Places, held: object, tile: Vectors, numbers: Places
     ) -> tuple[Places, Places, Vectors]:
-        """Pairs of a row of the block and one of the tile before it that are similar, row by row."""
+        """Pairs of a row of the block, at some of the places, and one of the tile before it that are similar."""
         scores = self._products.multiply(held, self._products.hold(tile))
-        bounds = np.full(len(rows), self._threshold - self._error, np.float32)
-        bounds[~asked] = np.inf
+        bounds = np.full(len(places), self._threshold - self._error, np.float32)
         found, columns, values = self._products.from_bound(scores, bounds)
+        found = places[found]
         home = self._cell.is_home
         fits = (numbers[columns] < rows[found]) & (home[rows[found]] | home[numbers[columns]])
         found, columns, values = found[fits], columns[fits], values[fits]
@@ -310,11 +315,11 @@ class _Best:
 
 
 class _Tiles:
-    """The rows before a block that are compared with it, in pieces of a fixed size."""
+    """Rows before a block that are compared with it, in pieces of a fixed size."""
 
-    def __init__(self, cell: Cell, rows: int) -> None:
+    def __init__(self, cell: Cell, rows: int, share: float) -> None:
         self._cell, self._rows = cell, rows
-        self._most = max(1, cell.held_bytes // (4 * cell.dimensions * rows))
+        self._most = max(1, int(cell.held_bytes * share) // (4 * cell.dimensions * rows))
         self._vectors: list[Vectors] = []
         self._numbers: list[Places] = []
         self._used = rows

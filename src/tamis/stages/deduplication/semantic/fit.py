@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,10 +56,14 @@ _LEAST_SAMPLE: Final = 16_384
 _FITTING: Final = 6
 """Memory that fitting takes, as a multiple of that of the sample."""
 
-_MOST_COPIES: Final = 3.0
+_MOST_COPIES: Final = 8.0
 """Copies for each vector, beyond which there are too many clusters for vectors that lie close together."""
 
-_COUNTED: Final = 4096
+_COPY_COST: Final = 1000.0
+"""How many products take as long as to write a copy and to read it."""
+
+_COUNTED: Final = 16_384
+"""Vectors of the sample that are looked at to estimate the cost of clusters."""
 
 
 def chosen_clusters(rows: int) -> int:
@@ -143,7 +148,7 @@ class SampleToFit(SampleFiles):
         if parts is None or not parts.rows:  # a share so small that no row is in it
             parts = merge_indexes(found.files, join(directory, "fit.index"))[found.length]
         clusters = self.n_clusters or chosen_clusters(found.rows)
-        config = {"parts": parts, "length": found.length, "clusters": clusters}
+        config = {"parts": parts, "length": found.length, "clusters": clusters, "rows": found.rows}
         yield FileGroup(["sample"], slices=(FileSlice("sample", size=parts.nbytes),), reader_config=config)
 
 
@@ -167,22 +172,38 @@ class FitClusters(ScratchStage[FileGroup, FileGroup]):
         length, clusters = task.reader_config["length"], task.reader_config["clusters"]
         keys, vectors = _sorted_sample(task.reader_config["parts"], length)
         device = device_of(self)
-        while True:
-            if clusters == 1:
-                centroids = np.zeros((1, length), np.float32)
-                centroids[0] = vectors.mean(axis=0, dtype=np.float64)
-                break
-            fitted = _with_clusters(self.kmeans, clusters).fit(vectors, device)
-            centroids = fitted.centroids
-            self.log_metric("iterations", fitted.iterations)
-            counted = vectors[:: max(1, len(vectors) // _COUNTED)]
-            copies = len(Centroids(centroids, device).near(counted, self.reach)[1]) / len(counted) if self.reach else 0
-            if copies <= _MOST_COPIES or not self.is_chosen:
-                break
-            clusters = max(1, clusters // 4)
+        centroids = self._fitted(vectors, clusters, device)
+        if self.is_chosen and clusters > 1:
+            rows = task.reader_config["rows"]
+            cost = self._cost(centroids, vectors, rows, device)
+            while clusters > 1:
+                clusters = max(1, clusters // 4)
+                fewer = self._fitted(vectors, clusters, device)
+                other = self._cost(fewer, vectors, rows, device)
+                if other >= cost and math.isfinite(cost):
+                    break
+                centroids, cost = fewer, other
         self.log_metric("clusters", len(centroids))
         self.log_metric("vectors_fitted", len(keys))
         yield write_centroids(centroids_file(self._directory, 0), centroids)
+
+    def _fitted(self, vectors: Vectors, clusters: int, device: str) -> Vectors:
+        if clusters == 1:
+            return vectors.mean(axis=0, dtype=np.float64, keepdims=True).astype(np.float32)
+        fitted = dataclasses.replace(self.kmeans, n_clusters=clusters).fit(vectors, device)
+        self.log_metric("iterations", fitted.iterations)
+        return fitted.centroids
+
+    def _cost(self, centroids: Vectors, vectors: Vectors, rows: int, device: str) -> float:
+        """About how many products it takes to compare so many rows; infinite if there are too many copies."""
+        placed = Centroids(centroids, device)
+        counted = vectors[:: max(1, len(vectors) // _COUNTED)]
+        homes, copied, cells = placed.near(counted, self.reach)
+        copies = len(copied) / len(counted)
+        if copies > _MOST_COPIES and len(centroids) > 1:
+            return math.inf
+        own, others = (np.bincount(some, minlength=len(placed)) / len(counted) for some in (homes, cells))
+        return rows * (len(placed) + _COPY_COST * copies) + float(rows) ** 2 * float((own * (own / 2 + others)).sum())
 
 
 def _sorted_sample(parts: Parts, length: int) -> tuple[NDArray[np.uint64], Vectors]:
@@ -197,12 +218,6 @@ def _sorted_sample(parts: Parts, length: int) -> tuple[NDArray[np.uint64], Vecto
         done += count
     order = np.argsort(keys, kind="stable")
     return keys[order], vectors[order]
-
-
-def _with_clusters(kmeans: KMeans, clusters: int) -> KMeans:
-    import dataclasses
-
-    return dataclasses.replace(kmeans, n_clusters=clusters)
 
 
 # -- all vectors, on all workers ------------------------------------------------------------------------------------
