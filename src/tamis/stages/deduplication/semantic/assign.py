@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,8 @@ from tamis.kernels.unit_vectors import cosines
 from tamis.stages.base import WorkerMetadata
 from tamis.stages.deduplication.marks import document_numbers
 from tamis.stages.deduplication.semantic.files import device_of, pieces_of, read_centroids, share_of_memory
-from tamis.stages.deduplication.semantic.ranking import Ranking
-from tamis.stages.deduplication.semantic.vectors import vector_column
+from tamis.stages.deduplication.semantic.ranking import COSINE_DISTANCE, L2_DISTANCE, Ranking
+from tamis.stages.deduplication.semantic.vectors import CARRIED, vector_column
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Rows, put_together, write_cells
 from tamis.stages.io.paths import join
@@ -55,11 +55,13 @@ class AssignVectors(ScratchStage[FileGroup, FileGroup]):
         ranking: The order of rows.
         reach: How near to the region of another centre a vector is when it is copied there.
         memory_bytes: Memory for all tasks that run at the same time on a machine.
+        distances: Whether to write the distances from the centres, too.
     """
 
     ranking: Ranking
     reach: float
     memory_bytes: int
+    distances: bool = False
     gpu_is_optional: ClassVar[bool] = True
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
@@ -101,8 +103,12 @@ class AssignVectors(ScratchStage[FileGroup, FileGroup]):
         is_shared = ~is_home
         is_shared[copied] = True
         known = table.drop_columns(["vector", "key", "row"])
-        for name, ranks in self.ranking.of_distances(*distances_from(self._centroids, matrix, homes)).items():
-            known = known.append_column(name, arrow_array(ranks))
+        if self.distances or self.ranking.needs_distances:
+            cosine, l2 = distances_from(self._centroids, matrix, homes)
+            found: dict[str, NDArray[Any]] = {**self.ranking.of_distances(cosine, l2)}
+            found |= {f"{CARRIED}{L2_DISTANCE}": l2, f"{CARRIED}{COSINE_DISTANCE}": cosine} if self.distances else {}
+            for name, values in found.items():
+                known = known.append_column(name, arrow_array(values))
         known = known.append_column("document", arrow_array(document_numbers(file, numpy_array(table.column("row")))))
         known = known.take(arrow_array(rows))
         known = known.append_column("is_home", arrow_array(is_home))

@@ -189,7 +189,8 @@ class FitClusters(ScratchStage[FileGroup, FileGroup]):
 
     def _fitted(self, vectors: Vectors, clusters: int, device: str) -> Vectors:
         if clusters == 1:
-            return vectors.mean(axis=0, dtype=np.float64, keepdims=True).astype(np.float32)
+            mean: Vectors = vectors.mean(axis=0, dtype=np.float64, keepdims=True).astype(np.float32)
+            return mean
         fitted = dataclasses.replace(self.kmeans, n_clusters=clusters).fit(vectors, device)
         self.log_metric("iterations", fitted.iterations)
         return fitted.centroids

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.arrays import numpy_array
 from tamis.errors import PlanError, did_you_mean
 from tamis.stages.deduplication.keep import Keep
 from tamis.tasks import TableTask
 
-__all__ = ["COSINE_DISTANCE", "L2_DISTANCE", "Ranking", "RankingStrategy"]
+__all__ = ["COSINE_DISTANCE", "L2_DISTANCE", "Ranking", "RankingStrategy", "rank_keys"]
 
 COSINE_DISTANCE: Final = "cosine_dist_to_cent"
 L2_DISTANCE: Final = "l2_dist_to_cent"
@@ -116,6 +118,11 @@ class Ranking:
         """The columns that are needed for it."""
         return [rule.column for rule in self.rules if isinstance(rule, Keep)]
 
+    @property
+    def needs_distances(self) -> bool:
+        """Whether distances from the centres of clusters count."""
+        return any(isinstance(rule, str) for rule in self.rules)
+
     def of_rows(self, task: TableTask, keys: Ranks) -> dict[str, Ranks]:
         """The ranks that are known of the rows of a batch: a number for each, of which the smallest stays.
 
@@ -151,9 +158,7 @@ def _rule(column: str, ascending: bool) -> Keep | str:
     return Keep("lowest" if ascending else "highest", column)
 
 
-def rank_keys(table: Any, names: Sequence[str]) -> list[Ranks]:
+def rank_keys(table: pa.Table, names: Sequence[str]) -> list[Ranks]:
     """The columns of ranks in a table, as keys for ``np.lexsort``: the most important one last."""
-    from tamis.arrays import numpy_array
-
     ranks = sorted((name for name in names if name.startswith("rank_")), key=lambda name: int(name[5:]), reverse=True)
     return [numpy_array(table.column(name)) for name in ranks]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +25,13 @@ from tamis.stages.spill import SUFFIX, ScratchStage, spill
 from tamis.tasks import FileGroup, RowNames, TableTask
 from tamis.tasks.storage import format_order
 
-__all__ = ["WriteVectors", "vector_column", "vectors_by_length", "vectors_of"]
+__all__ = ["CARRIED", "WriteVectors", "vector_column", "vectors_by_length", "vectors_of"]
 
 Vectors = NDArray[np.float32]
 Places = NDArray[np.int64]
+
+CARRIED: Final = "column "
+"""What the names of columns begin with that are only carried."""
 
 
 def vectors_by_length(column: pa.ChunkedArray | pa.Array, name: str, stage: str) -> Iterator[tuple[Places, Vectors]]:
@@ -127,14 +131,21 @@ class WriteVectors(ScratchStage[TableTask, FileGroup]):
         embedding_field: The column with the vectors.
         ranking: The order of rows.
         id_field: A column that must be there.
+        carried: Columns that are written with the vectors.
     """
 
     embedding_field: str
     ranking: Ranking
     id_field: str | None = None
+    carried: tuple[str, ...] = ()
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        wanted = [self.embedding_field, *self.ranking.columns, *([self.id_field] if self.id_field else [])]
+        wanted = [
+            self.embedding_field,
+            *self.ranking.columns,
+            *([self.id_field] if self.id_field else []),
+            *self.carried,
+        ]
         return ["data"], list(dict.fromkeys(wanted))
 
     def ordered_columns(self) -> list[str]:
@@ -175,6 +186,10 @@ class WriteVectors(ScratchStage[TableTask, FileGroup]):
         columns["key"] = arrow_array(keys[rows])
         columns |= {name: arrow_array(values[rows]) for name, values in ranks.items()}
         table = pa.table(columns)
+        if self.carried:
+            carried = task.columns(list(self.carried)).take(arrow_array(rows))
+            for name in self.carried:
+                table = table.append_column(f"{CARRIED}{name}", carried.column(name))
         return table if task.names is None else with_names(table, task.names.take(rows))
 
 
