@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_SEMANTIC: Final = (
-    "Semantic deduplication is not built yet. Near duplicates are found by their texts: the stage "
-    "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"
-)
 _CLASSIFIERS: Final = (
     "Stages with models (classifiers, embedders) are not built yet. Your own model runs in a ProcessingStage: "
     "load it in setup(), use it in process_batch()"
@@ -47,8 +43,6 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "SemanticDeduplicationWorkflow": _SEMANTIC,
-    "TextSemanticDeduplicationWorkflow": _SEMANTIC,
     "PornographicUrlsFilter": _FILTER,
     "RepeatingDuplicateNGramsFilter": _FILTER,
     "RepeatingTopNGramsFilter": _FILTER,
@@ -81,18 +75,15 @@ MODULES: Final[dict[str, str]] = {
     "modules": _DASK,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
-    "stages.deduplication.semantic": _SEMANTIC,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
     "stages.math": _MATH,
     "stages.synthetic": _SYNTHETIC,
     "stages.text.classifiers": _CLASSIFIERS,
-    "stages.text.deduplication.semantic": _SEMANTIC,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,
     "stages.text.download.html_extractors": _DOWNLOAD,
     "stages.text.download.wikipedia": _DOWNLOAD,
-    "stages.text.embedders": _CLASSIFIERS,
     "stages.text.experimental": _SYNTHETIC,
     "stages.text.io.reader.lance": _FORMAT,
     "stages.text.io.writer.lance": _FORMAT,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
-from tamis.errors import ColumnError, PlanError
+from tamis.errors import ColumnError, DataError, PlanError
 from tamis.stages.deduplication.semantic import RankingStrategy, SemanticDeduplication, SemanticDeduplicationStage
 from tamis.stages.deduplication.semantic import cell as cells
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader
@@ -299,3 +299,19 @@ def test_the_stage_under_the_name_of_nemo_curator() -> None:
     rows = [{"image_id": "a", "image_embedding": [1.0, 0.0]}, {"image_id": "b", "image_embedding": [1.0, 0.0]}]
     stage = SemanticDeduplicationStage(id_field="image_id", embedding_field="image_embedding", n_clusters=100, eps=0.01)
     assert len(run_stage(stage, rows)) == 1
+
+
+@pytest.mark.parametrize("compare_with", ["kept", "all"])
+def test_a_smaller_eps_can_be_tried_afterwards(tmp_path: Path, compare_with: Any) -> None:
+    paths = write(tmp_path / "in", rows_of(vectors(13, 250)), 2)
+    settings = {"n_clusters": 6, "compare_with": compare_with, "keep": "first"}
+    wide = SemanticDeduplication(eps=0.05, pairs_path=str(tmp_path / "pairs"), **settings)
+    recorded = deduplicated(paths, tmp_path / "wide", wide)
+    narrow = deduplicated(paths, tmp_path / "narrow", SemanticDeduplication(eps=0.01, **settings))
+    again = recorded.duplicates().rethreshold(0.99)
+    assert again.rows["removed"].to_pylist() == narrow.duplicates().rows()["removed"].to_pylist()
+    assert again.removed < recorded.duplicates().removed
+    same = recorded.duplicates().rethreshold(0.95)
+    assert (same.removed, len(same.newly_kept), len(same.newly_removed)) == (recorded.duplicates().removed, 0, 0)
+    with pytest.raises(DataError, match=r"eps=0\.05, less similar pairs were not recorded"):
+        recorded.duplicates().rethreshold(0.9)

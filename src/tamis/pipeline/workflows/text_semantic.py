@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -17,6 +16,7 @@ from tamis.stages.base import ProcessingStage
 from tamis.stages.deduplication.document_ids import AssignIds, NumberFiles
 from tamis.stages.deduplication.file_reading import reading_stage
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
+from tamis.stages.deduplication.semantic.embedding import embedding_stage
 from tamis.stages.deduplication.semantic.ranking import RankingStrategy
 from tamis.stages.io import ParquetWriter
 from tamis.stages.io.paths import absolute, join, path_text
@@ -25,7 +25,6 @@ __all__ = ["TextSemanticDeduplicationWorkflow"]
 
 _IDS_FILE: Final = "semantic_id_generator.json"
 _EMBEDDINGS: Final = "embeddings"
-_EMBEDDERS: Final = "tamis.stages.text.embedders"
 
 
 @dataclass
@@ -209,17 +208,6 @@ class TextSemanticDeduplicationWorkflow(WorkflowBase):
         """The stage that embeds."""
         if self.embedding_stage is not None:
             return self.embedding_stage
-        is_hashed = self.model_identifier == "hashed"
-        name = "HashedEmbeddingStage" if is_hashed else "EmbeddingCreatorStage"
-        made: ProcessingStage[Any, Any] = getattr(importlib.import_module(_EMBEDDERS), name)(
-            **self._for_model(is_hashed)
-        )
-        return made
-
-    def _for_model(self, is_hashed: bool) -> dict[str, Any]:
-        columns = {"text_field": self.text_field, "embedding_field": self.embedding_field}
-        if is_hashed:
-            return columns
         optional = {
             "max_seq_length": self.embedding_max_seq_length,
             "max_chars": self.embedding_max_chars,
@@ -227,12 +215,13 @@ class TextSemanticDeduplicationWorkflow(WorkflowBase):
             "hf_token": self.hf_token,
         }
         given = {name: value for name, value in optional.items() if value is not None}
-        return {
-            "model_identifier": self.model_identifier,
-            "embedding_pooling": self.embedding_pooling,
-            **columns,
+        return embedding_stage(
+            self.model_identifier,
+            self.text_field,
+            self.embedding_field,
+            embedding_pooling=self.embedding_pooling,
             **given,
-        }
+        )
 
     def _finding(self) -> SemanticDeduplicationWorkflow:
         return SemanticDeduplicationWorkflow(
