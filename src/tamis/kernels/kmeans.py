@@ -7,7 +7,6 @@ vectors may be summed by several machines.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.kernels.centroids import Centroids
+from tamis.kernels.products import CpuProducts, Products
 from tamis.kernels.unit_vectors import dots
 
 __all__ = ["ClusterSums", "Fitted", "KMeans"]
@@ -63,24 +63,21 @@ class ClusterSums:
         self.counts = np.zeros(clusters, np.int64)
         self._shift = _BITS - int(np.log2(largest))
 
-    def add(self, vectors: Vectors, homes: Places) -> None:
-        """Add vectors to the clusters with the given numbers."""
-        step = max(1, 2**23 // max(1, vectors.shape[1]))
-        for start in range(0, len(vectors), step):
-            some = homes[start : start + step]
-            order = np.argsort(some, kind="stable")
-            in_order = some[order]
-            edges = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1], [True]]))
-            whole = np.rint(np.ldexp(vectors[start : start + step], self._shift)).astype(np.int32)[order]
-            for first, last in itertools.pairwise(edges.tolist()):
-                cluster = in_order[first]
-                self.sums[cluster] += whole[first:last].sum(axis=0, dtype=np.int64)
-                self.counts[cluster] += last - first
+    def add(self, vectors: Vectors, homes: Places, products: Products | None = None, held: Any = None) -> None:
+        """Add vectors to the clusters with the given numbers.
 
-    def merge(self, other: ClusterSums) -> None:
-        """Add what another one has summed."""
-        self.sums += other.sums
-        self.counts += other.counts
+        Args:
+            vectors: One in each row.
+            homes: The numbers of their clusters.
+            products: What holds the same vectors, if that adds them.
+            held: The vectors there.
+        """
+        count = len(self.counts)
+        if products is None:
+            self.sums += CpuProducts().sums_by(vectors, homes, count, self._shift)
+        else:
+            self.sums += products.sums_by(held, homes, count, self._shift)
+        self.counts += np.bincount(homes, minlength=count)
 
     def means(self) -> tuple[Vectors, NDArray[np.bool_]]:
         """The mean of each cluster, and which clusters have vectors."""
@@ -204,7 +201,7 @@ class KMeans:
             placed = data.centroids(centroids)
             earlier, homes = homes, data.nearest(placed)
             sums = ClusterSums(len(centroids), vectors.shape[1], data.largest)
-            sums.add(vectors, homes)
+            sums.add(vectors, homes, placed.products, data.held(placed))
             inertia = max(total - sums.between(), 0.0)
             centroids, has_vectors = sums.means()
             if np.array_equal(earlier, homes) or before - inertia <= self.tol * inertia:
@@ -252,10 +249,14 @@ class _Data:
     def centroids(self, vectors: Vectors) -> Centroids:
         return Centroids(vectors, self.device)
 
-    def nearest(self, centroids: Centroids) -> Places:
+    def held(self, centroids: Centroids) -> Any:
+        """The vectors where the products of centres are computed."""
         if self._held is None:
             self._held = centroids.products.hold(self.vectors)
-        return centroids.nearest(self.vectors, self._held)
+        return self._held
+
+    def nearest(self, centroids: Centroids) -> Places:
+        return centroids.nearest(self.vectors, self.held(centroids))
 
 
 def _spread_out(candidates: Vectors, weights: Places, count: int, draws: NDArray[np.float64]) -> Places:

@@ -6,7 +6,8 @@ on.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import itertools
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ __all__ = ["CpuProducts", "Products", "TorchProducts", "products_on"]
 
 Vectors = NDArray[np.float32]
 Places = NDArray[np.int64]
+
+_SUMMED_AT_ONCE: Final = 2**17
+"""Rows that a GPU sums at once."""
 
 
 class Products(Protocol):
@@ -44,6 +48,9 @@ class Products(Protocol):
 
     def at(self, products: Any, rows: Places) -> Vectors:
         """Some rows of the products."""
+
+    def sums_by(self, matrix: Any, places: Places, count: int, shift: int) -> Places:
+        """The rows of a matrix that is held, times ``2**shift`` and rounded, summed by the place given for each."""
 
 
 class CpuProducts:
@@ -77,6 +84,19 @@ class CpuProducts:
 
     def at(self, products: Vectors, rows: Places) -> Vectors:
         return products[rows]
+
+    def sums_by(self, matrix: Vectors, places: Places, count: int, shift: int) -> Places:
+        sums = np.zeros((count, matrix.shape[1]), np.int64)
+        step = max(1, 2**23 // max(1, matrix.shape[1]))
+        for start in range(0, len(matrix), step):
+            some = places[start : start + step]
+            order = np.argsort(some, kind="stable")
+            in_order = some[order]
+            edges = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1], [True]]))
+            whole = np.rint(np.ldexp(matrix[start : start + step], shift)).astype(np.int32)[order]
+            for first, last in itertools.pairwise(edges.tolist()):
+                sums[in_order[first]] += whole[first:last].sum(axis=0, dtype=np.int64)
+        return sums
 
 
 class TorchProducts:
@@ -122,6 +142,17 @@ class TorchProducts:
 
     def at(self, products: Any, rows: Places) -> Vectors:
         found: Vectors = products[self._torch.from_numpy(rows).to(self._device)].cpu().numpy()
+        return found
+
+    def sums_by(self, matrix: Any, places: Places, count: int, shift: int) -> Places:
+        torch = self._torch
+        sums = torch.zeros((count, matrix.shape[1]), dtype=torch.int64, device=self._device)
+        held = torch.from_numpy(places).to(self._device)
+        for start in range(0, len(matrix), _SUMMED_AT_ONCE):
+            rows = slice(start, start + _SUMMED_AT_ONCE)
+            whole = torch.round(torch.ldexp(matrix[rows], torch.tensor(shift, device=self._device))).to(torch.int64)
+            sums.index_add_(0, held[rows], whole)  # whole numbers: the order of the additions does not count
+        found: Places = sums.cpu().numpy()
         return found
 
 
