@@ -117,28 +117,36 @@ def similar_before(vectors: np.ndarray, chosen: np.ndarray, eps: float) -> np.nd
     return has_similar
 
 
-def compare(arguments: argparse.Namespace) -> None:
+def make(folder: str, rows: int, eps: float) -> None:
+    """Write the vectors, and which of some rows have a similar one before them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    vectors = vectors_of(rows)
+    np.save(f"{folder}/vectors.npy", vectors)
+    Path(folder, "in").mkdir()
+    for start in range(0, len(vectors), 100_000):
+        some = vectors[start : start + 100_000]
+        column = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), DIMENSIONS)
+        table = pa.table({"id": np.arange(start, start + len(some)), "embeddings": column})
+        path = f"{folder}/in/{start // 100_000:04d}.parquet"
+        pq.write_table(table, path, row_group_size=20_000, compression="NONE", use_dictionary=False)
+    chosen = np.sort(np.random.default_rng(0).choice(len(vectors), min(2000, len(vectors)), replace=False))
+    np.save(f"{folder}/wanted.npy", chosen[similar_before(vectors, chosen, eps)])
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    import pyarrow.parquet as pq
+
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        vectors = vectors_of(arguments.rows)
-        np.save(f"{folder}/vectors.npy", vectors)
-        Path(folder, "in").mkdir()
-        for start in range(0, len(vectors), 100_000):
-            some = vectors[start : start + 100_000]
-            column = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), DIMENSIONS)
-            table = pa.table({"id": np.arange(start, start + len(some)), "embeddings": column})
-            path = f"{folder}/in/{start // 100_000:04d}.parquet"
-            pq.write_table(table, path, row_group_size=20_000, compression="NONE", use_dictionary=False)
-        rng = np.random.default_rng(0)
-        chosen = np.sort(rng.choice(len(vectors), min(2000, len(vectors)), replace=False))
-        wanted = chosen[similar_before(vectors, chosen, arguments.eps)]
-        size = vectors.nbytes
-        del vectors
-        print(f"{arguments.rows:,} vectors of {DIMENSIONS}, {size / 2**20:,.0f} MiB, eps {arguments.eps}, "
-              f"{len(os.sched_getaffinity(0))} cores; {len(wanted):,} of {len(chosen):,} rows have a similar one before "
-              "them\n")  # fmt: skip
+        # In another process: what this one takes counts as memory of those that it starts.
+        measured([sys.executable, __file__, "--worker", "make", folder, str(arguments.rows), str(arguments.eps)])
+        wanted = np.load(f"{folder}/wanted.npy")
+        cores, size = len(os.sched_getaffinity(0)), 4 * DIMENSIONS * arguments.rows
+        print(
+            f"{arguments.rows:,} vectors of {DIMENSIONS}, {size / 2**20:,.0f} MiB, eps {arguments.eps}, {cores} cores"
+        )
+        print(f"{len(wanted):,} of 2,000 rows have a similar one before them\n", flush=True)
         idle = measured([sys.executable, __file__, "--worker", "idle"])
         runs: dict[str, Measured] = {}
         removed: dict[str, np.ndarray] = {}
@@ -233,6 +241,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.worker == ["idle"]:
         start_up()
+    elif arguments.worker and arguments.worker[0] == "make":
+        make(arguments.worker[1], int(arguments.worker[2]), float(arguments.worker[3]))
     elif arguments.worker:
         source, target, eps, memory, borders = arguments.worker[1:]
         dedup(source, target, float(eps), memory, borders == "1")

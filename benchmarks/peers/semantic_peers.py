@@ -6,6 +6,7 @@ JSON: the CPU seconds of both steps.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -33,7 +34,7 @@ def removed_of(vectors: np.ndarray, homes: np.ndarray, eps: float) -> np.ndarray
     removed = []
     order = np.argsort(homes, kind="stable")
     edges = np.flatnonzero(np.concatenate([[True], np.diff(homes[order]) != 0, [True]]))
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in itertools.pairwise(edges):
         rows = order[start:stop]
         own = vectors[rows]
         for first in range(0, len(rows), 1024):

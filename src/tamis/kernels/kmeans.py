@@ -261,13 +261,15 @@ class _Data:
 
 def _spread_out(candidates: Vectors, weights: Places, count: int, draws: NDArray[np.float64]) -> Places:
     """Candidates that are far from each other, drawn by squared distance and weight (k-means++)."""
+    exact = candidates.astype(np.float64)
     lengths = dots(candidates, candidates)
     chosen = [int(np.searchsorted(np.cumsum(weights), draws[0] * weights.sum(), side="right"))]
     squared = np.full(len(candidates), np.inf)
     for number in range(1, count):
         last = chosen[-1]
-        product = dots(candidates, np.broadcast_to(candidates[last], candidates.shape))
-        np.minimum(squared, np.maximum(lengths - 2 * product + lengths[last], 0), out=squared)
+        # Rounded, so that the last bits of products in double precision do not count.
+        distances = np.maximum(lengths - 2 * (exact @ exact[last]) + lengths[last], 0).astype(np.float32)
+        np.minimum(squared, distances, out=squared)
         squared[chosen] = 0
         sums = np.cumsum(squared * weights)
         if sums[-1] <= 0:

@@ -315,3 +315,23 @@ def test_a_smaller_eps_can_be_tried_afterwards(tmp_path: Path, compare_with: Any
     assert (same.removed, len(same.newly_kept), len(same.newly_removed)) == (recorded.duplicates().removed, 0, 0)
     with pytest.raises(DataError, match=r"eps=0\.05, less similar pairs were not recorded"):
         recorded.duplicates().rethreshold(0.9)
+
+
+def test_products_on_a_gpu_fall_back_to_cpus_with_a_note(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", rows_of(vectors(14, 60)), 1)
+    result = deduplicated(path, tmp_path / "gpu", SemanticDeduplication(gpus=0.5, n_clusters=3))
+    note = "SemanticDeduplication (compare): there is no GPU: it runs on CPUs"
+    plan = str(Pipeline("p", [JsonlReader(path), SemanticDeduplication(gpus=0.5)]).plan())
+    assert (note in plan) != LocalExecutor().has_gpus()
+    assert pairs(result) == pairs(deduplicated(path, tmp_path / "cpu", SemanticDeduplication(n_clusters=3)))
+
+
+def test_products_of_torch_remove_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    (path,) = write(tmp_path / "in", rows_of(vectors(15, 200)), 1)
+    settings = {"n_clusters": 8, "eps": 0.02, "refine_rounds": 1}
+    numpy = deduplicated(path, tmp_path / "numpy", SemanticDeduplication(**settings))
+    for module in ("assign", "compare", "fit"):
+        monkeypatch.setattr(f"tamis.stages.deduplication.semantic.{module}.device_of", lambda stage: "torch:cpu")
+    torch = deduplicated(path, tmp_path / "torch", SemanticDeduplication(**settings))
+    assert pairs(numpy) == pairs(torch)
