@@ -44,6 +44,7 @@ def test_the_stage_of_the_run_embeds_the_text(tmp_path: Path) -> None:
     assert result[0].score >= result[-1].score
     assert "HashedEmbeddingStage" in result.stage
     assert "about growing roses" in result.text_of(result[0])
+    assert result.text_of(result[0], 7) == "chapter ..."
     assert "embeddings" not in result[0].values
 
 

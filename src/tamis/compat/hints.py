@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _CLASSIFIERS: Final = (
-    "Stages with models (classifiers, embedders) are not built yet. Your own model runs in a ProcessingStage: "
+    "This stage with a model is not built yet. Your own model runs in a ProcessingStage: "
     "load it in setup(), use it in process_batch()"
 )
 _FILTER: Final = (
@@ -29,7 +29,8 @@ _RETRIES: Final = (
     "with several nodes and tamis.core.client.SlurmRayClient"
 )
 _MATH: Final = (
-    "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Your own stages "
+    "Stages that download, extract and clean mathematical pages are not built yet; "
+    "tamis.stages.math.classifiers.FineMathClassifier scores them. Your own stages "
     "extend tamis.stages.base.ProcessingStage"
 )
 _DASK: Final = (
@@ -77,9 +78,9 @@ MODULES: Final[dict[str, str]] = {
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
-    "stages.math": _MATH,
+    "stages.math.download": _MATH,
+    "stages.math.modifiers": _MATH,
     "stages.synthetic": _SYNTHETIC,
-    "stages.text.classifiers": _CLASSIFIERS,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,
     "stages.text.download.html_extractors": _DOWNLOAD,

@@ -30,6 +30,7 @@ _AREAS: Final = (
     ("Text: published sets", ("tamis.stages.text.sets",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
     ("Text: embeddings", ("tamis.stages.text.embedders",)),
+    ("Text: classifiers", ("tamis.stages.text.classifiers", "tamis.stages.math.classifiers")),
     (
         "Text: other",
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,16 +12,16 @@ from numpy.typing import NDArray
 from tamis.analysis.search.embedder import embed_text, recorded_stage, same_embedding
 from tamis.errors import DataError, did_you_mean
 from tamis.kernels.nearest import Nearest
-from tamis.printable import shortened
+from tamis.runs.embedding_sample import opened_parquet
 from tamis.runs.source_rows import read_rows
 from tamis.stages.base import ProcessingStage
 from tamis.stages.io.listing import Listing
-from tamis.stages.io.paths import open_read, path_text, reading
+from tamis.stages.io.paths import path_text
 from tamis.stages.vectors import vectors_of
 
 __all__ = ["Hit", "SearchResult", "search"]
 
-_BLOCK_BYTES: Final = 32 << 20
+_BLOCK_BYTES: Final = 8 << 20
 _TEXT_CHARACTERS: Final = 200
 
 
@@ -84,7 +83,8 @@ class SearchResult(Sequence[Hit]):
         """The begin of a row's text, on one line; why it is not here, if it is not."""
         if hit.problem:
             return f"({hit.problem})"
-        return shortened(" ".join(str(hit.values.get(self.text_field) or "").split()), most_characters)
+        text = " ".join(str(hit.values.get(self.text_field) or "").split())
+        return text if len(text) <= most_characters else f"{text[:most_characters].rstrip()} ..."
 
 
 def search(
@@ -163,23 +163,11 @@ def search(
     return SearchResult(query, _hits(found, embedding_field, options), repr(maker), nearest.seen, without, shown)
 
 
-@contextlib.contextmanager
-def _opened(path: str, options: dict[str, Any]) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with reading(path), open_read(path, options) as source, pq.ParquetFile(source) as parquet:
-            yield parquet
-    except pa.ArrowException as error:
-        raise DataError(f"this is not a Parquet file, or it is cut off or damaged: {error}", path=path) from error
-
-
 def _blocks(
     path: str, embedding_field: str, length: int, options: dict[str, Any]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
     """The vectors of a file, some at a time, and which rows have none."""
-    with _opened(path, options) as parquet:
+    with opened_parquet(path, options) as parquet:
         schema = parquet.schema_arrow
         if embedding_field not in schema.names:
             raise DataError(
@@ -204,7 +192,7 @@ def _hits(found: list[tuple[str, int, float]], embedding_field: str, options: di
     values: dict[tuple[str, int], Any] = {}
     for path in sorted({file for file, _, _ in found}):
         rows = [row for file, row, _ in found if file == path]
-        with _opened(path, options) as parquet:
+        with opened_parquet(path, options) as parquet:
             columns = [name for name in parquet.schema_arrow.names if name != embedding_field]
         for read in read_rows(path, rows, columns, storage_options=options, allow_remote=True):
             values[path, read.position] = read

@@ -32,6 +32,7 @@ __all__ = [
     "any_of",
     "as_bytes",
     "as_ints",
+    "as_short_ints",
     "as_words",
     "at_address",
     "between_mask",
@@ -43,6 +44,7 @@ __all__ = [
     "equal_mask",
     "folded_mask",
     "helper",
+    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
@@ -270,6 +272,16 @@ def words_from(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers of 64 bits from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
+
+
+@intrinsic
 def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
     """The memory from a byte on, as signed integers of 64 bits."""
 
@@ -277,6 +289,17 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return INTS(BYTES, types.int64), generate
+
+
+@intrinsic
+def as_short_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The memory from a byte on, as signed integers of 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(arguments[0], [arguments[1]])
+        return builder.bitcast(place, ir.IntType(32).as_pointer())
+
+    return SHORT_INTS(BYTES, types.int64), generate
 
 
 @intrinsic
