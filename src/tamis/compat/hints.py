@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_SEMANTIC: Final = (
-    "Semantic deduplication is not built yet. Near duplicates are found by their texts: the stage "
-    "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"
-)
 _FILTER: Final = (
     "This filter is not built yet. Your own filter is a tamis.stages.text.filters.DocumentFilter with score_document() "
     "and keep_document(), run by ScoreFilter"
@@ -25,8 +21,8 @@ _MODALITIES: Final = (
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
 _RETRIES: Final = (
-    "A run cannot be continued yet, and tamis does not divide its input among the tasks of a Slurm array: use one job "
-    "with several nodes and tamis.core.client.SlurmRayClient"
+    "A run goes on when it is started again with the same run directory: run(run_dir=...). tamis does not divide its "
+    "input among the tasks of a Slurm array: use one job with several nodes and tamis.core.client.SlurmRayClient"
 )
 _MATH: Final = (
     "Stages that download, extract and clean mathematical pages are not built yet; "
@@ -44,8 +40,6 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "SemanticDeduplicationWorkflow": _SEMANTIC,
-    "TextSemanticDeduplicationWorkflow": _SEMANTIC,
     "PornographicUrlsFilter": _FILTER,
     "RepeatingDuplicateNGramsFilter": _FILTER,
     "RepeatingTopNGramsFilter": _FILTER,
@@ -78,13 +72,11 @@ MODULES: Final[dict[str, str]] = {
     "modules": _DASK,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
-    "stages.deduplication.semantic": _SEMANTIC,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
     "stages.math.download": _MATH,
     "stages.math.modifiers": _MATH,
     "stages.synthetic": _SYNTHETIC,
-    "stages.text.deduplication.semantic": _SEMANTIC,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,
     "stages.text.download.html_extractors": _DOWNLOAD,

@@ -50,6 +50,7 @@ _AREAS: Final = (
         (
             "tamis.stages.deduplication.exact",
             "tamis.stages.deduplication.fuzzy",
+            "tamis.stages.deduplication.semantic",
             "tamis.stages.deduplication.lines",
             "tamis.stages.deduplication.substrings",
             "tamis.stages.deduplication.bloom",
