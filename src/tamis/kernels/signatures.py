@@ -71,7 +71,7 @@ def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
 
 
-def _floats_32(length: str, is_written: bool = False) -> Array:
+def _short_floats(length: str, is_written: bool = False) -> Array:
     return Array("float32", length, is_written)
 
 
@@ -528,7 +528,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
         table=_halves(f"{TOTAL_BUCKETS}"),
         dim=Number(),
         sums=_integers("dim", is_written=True),
-        vectors=_floats_32("0 if counting else row_count * dim", is_written=True),
+        vectors=_short_floats("0 if counting else row_count * dim", is_written=True),
         frequencies=_halves(f"{TOTAL_BUCKETS} if counting else 0", is_written=True),
         counting=Number(),
     ),
@@ -538,13 +538,13 @@ SIGNATURES: Final[dict[str, Signature]] = {
         offsets=_integers("row_count + 1"),
         row_count=Number(),
         most_tokens=Number(),
-        table=_floats_32("token_count * dim"),
+        table=_short_floats("token_count * dim"),
         counted=_bytes("token_count"),
         token_count=Number(),
         dim=Number(),
         normalize=Number(),
-        sums=_floats_32("dim", is_written=True),
-        vectors=_floats_32("row_count * dim", is_written=True),
+        sums=_short_floats("dim", is_written=True),
+        vectors=_short_floats("row_count * dim", is_written=True),
         tokens_used=_integers("row_count", is_written=True),
     ),
     "xxh3": Signature(
