@@ -67,6 +67,10 @@ def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
 
 
+def _short_floats(length: str, is_written: bool = False) -> Array:
+    return Array("float32", length, is_written)
+
+
 def _joining(nodes: Callable[..., Array]) -> Signature:
     """Nodes of one of two widths, joined along edges."""
     return Signature(
@@ -167,6 +171,49 @@ SIGNATURES: Final[dict[str, Signature]] = {
         node_count=_integers("1", is_written=True),
         room=Number(),
         numbers=_short_integers("id_count", is_written=True),
+    ),
+    "fasttext": Signature(
+        conditions=(
+            "0 <= begins[:row_count].min(initial=0) and ends[:row_count].max(initial=0) <= len(texts)",
+            "(begins[:row_count] <= ends[:row_count]).all()",
+            "int((ends[:row_count] - begins[:row_count]).max(initial=0)) <= longest",
+            "slot_count & (slot_count - 1) == 0 and entry_count < slot_count",
+            "word_count <= entry_count and line_end <= word_count <= vector_count",
+            "buckets > 0 or (most == 0 and word_ngrams <= 1)",
+            "is_pruned or most == 0 and word_ngrams <= 1 or word_count + buckets <= vector_count",
+            "not is_pruned or word_count + int(kept[:buckets].max(initial=-1)) < vector_count",
+        ),
+        texts=_bytes("0"),
+        begins=_integers("row_count"),
+        ends=_integers("row_count"),
+        row_count=Number(),
+        longest=Number(),
+        slots=_words("slot_count"),
+        slot_count=Number(),
+        words=_bytes("word_ends[entry_count - 1] if entry_count else 0"),
+        word_ends=_integers("entry_count"),
+        entry_count=Number(),
+        word_count=Number(),
+        line_end=Number(),
+        line_end_hash=Number(),
+        least=Number(),
+        most=Number(),
+        word_ngrams=Number(),
+        buckets=Number(),
+        kept=_short_integers("buckets if is_pruned else 0"),
+        is_pruned=Number(),
+        vectors=_short_floats("vector_count * dim"),
+        vector_count=Number(),
+        dim=Number(),
+        weights=_short_floats("dim * output_count"),
+        scales=_short_floats("output_count"),
+        output_count=Number(),
+        scratch=_bytes("longest + 2", is_written=True),
+        hashes=_halves("longest // 2 + 2 if word_ngrams > 1 else 0", is_written=True),
+        state=_integers("33", is_written=True),
+        hidden=_short_floats("dim", is_written=True),
+        outputs=_short_floats("row_count * output_count", is_written=True),
+        counts=_integers("row_count", is_written=True),
     ),
     "json_census": Signature(
         data=_bytes("size"),
