@@ -120,7 +120,7 @@ class FastTextModel:
         fastText adds 1e-5 to a probability before it takes the logarithm, and gives the exponential of that.
         """
         texts = Utf8.from_arrow(column)
-        for outputs, counts in self._network.outputs(texts.data, texts.offsets[:-1], ends_within(texts, max_bytes)):
+        for outputs, counts in self._network.outputs(texts.data, texts.offsets, ends_within(texts, max_bytes)):
             if self._tree is not None:
                 yield self._tree.likelihoods(outputs), counts > 0
             else:
@@ -207,8 +207,9 @@ def ends_within(texts: Utf8, max_bytes: int | None) -> NDArray[np.int64]:
 
 
 def _softmax(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-    shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True, dtype=np.float32)
+    """Rounded and summed as fastText does it: labels of nearly equal probability otherwise change places."""
+    shares = np.exp((outputs - outputs.max(axis=1, keepdims=True)).astype(np.float64)).astype(np.float32)
+    shares /= np.cumsum(shares, axis=1)[:, -1:]
     return shares.astype(np.float64)
 
 

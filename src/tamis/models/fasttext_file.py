@@ -100,9 +100,11 @@ class _Reader:
             raise self._wrong(f"{len(self._data) - self._at} bytes follow its end")
         network = FastTextNetwork(
             *(words, word_ends, word_count, least, most, word_ngrams, buckets if needs_buckets else 0, kept),
-            vectors=vectors,
-            weights=np.ascontiguousarray(weights.T),
+            vectors=_padded(vectors),
+            weights=_padded(weights).T.copy(),
             scales=np.ones(labels, np.float32) if scales is None else scales,
+            # Sigmoids are taken from a table, where the last bit of a sum can make a step.
+            sums_words=loss in (HIERARCHICAL, SOFTMAX),
         )
         starts = np.concatenate(([0], word_ends[:-1])).tolist()
         data = words.tobytes()
@@ -138,7 +140,7 @@ class _Reader:
         if pruned_count >= 0:
             pruned = np.frombuffer(self._take(8 * pruned_count), "<i4").reshape(-1, 2)
         ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-        return np.frombuffer(b"".join(parts), np.uint8), ends, counts, word_count, pruned
+        return np.frombuffer(b"".join(parts) + bytes(8), np.uint8), ends, counts, word_count, pruned
 
     def _kept(self, pruned: NDArray[np.int32] | None, buckets: int, rows: int) -> NDArray[np.int32] | None:
         if pruned is None:
@@ -154,7 +156,7 @@ class _Reader:
         if min(rows, columns) < 0:
             raise self._wrong("the size of a matrix is negative")
         values = np.frombuffer(self._take(4 * rows * columns), "<f4")
-        return values.astype(np.float32, copy=False).reshape(rows, columns)
+        return values.reshape(rows, columns)
 
     def _quantised(self) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """A matrix of product quantisation (Jégou et al., 2011), and the norm of each row if they are separate."""
@@ -208,3 +210,11 @@ class _Reader:
 
     def _wrong(self, what: str, hint: str = "") -> DataError:
         return DataError(f"the fastText model cannot be used: {what}", path=self._path, hint=hint)
+
+
+def _padded(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The matrix with columns of zeros, so that their number is a multiple of 8; in memory that can be written to."""
+    rows, columns = matrix.shape
+    padded = np.zeros((rows, -(-columns // 8) * 8), np.float32)
+    padded[:, :columns] = matrix
+    return padded

@@ -43,10 +43,12 @@ __all__ = [
     "equal_mask",
     "folded_mask",
     "helper",
+    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
     "prefetch",
+    "row_adder",
     "trailing_zeros",
     "words_from",
 ]
@@ -277,6 +279,45 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return INTS(BYTES, types.int64), generate
+
+
+@intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
+
+
+def row_adder(width: int) -> Callable[..., Any]:
+    """A function ``(matrix, rows, count, columns, first, sums)``: adds rows of a matrix of floats, one after the other.
+
+    It adds so many columns from the first one on, to as many sums from the same place on.
+    """
+    block = ir.VectorType(ir.FloatType(), width)
+
+    @intrinsic
+    def add(
+        typing_context: Any, matrix: Any, rows: Any, count: Any, columns: Any, first: Any, sums: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            matrix, rows, count, columns, first, sums = arguments
+            target = builder.bitcast(builder.gep(sums, [first]), block.as_pointer())
+            held = cgutils.alloca_once_value(builder, builder.load(target, align=4))
+            with cgutils.for_range(builder, count) as loop:
+                row = builder.load(builder.gep(rows, [loop.index]), align=8)
+                place = builder.gep(matrix, [builder.add(builder.mul(row, columns), first)])
+                values = builder.load(builder.bitcast(place, block.as_pointer()), align=4)
+                builder.store(builder.fadd(builder.load(held), values), held)
+            builder.store(builder.load(held), target, align=4)
+            return context.get_dummy_value()
+
+        kinds = (SHORT_FLOATS, INTS, types.int64, types.int64, types.int64, SHORT_FLOATS)
+        return types.void(*kinds), generate
+
+    return add
 
 
 @intrinsic
