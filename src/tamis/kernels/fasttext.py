@@ -78,7 +78,8 @@ class FastTextNetwork:
         self._line_end = found[0] if found else self.word_count
         self._slots: NDArray[np.uint64] | None = None
         self._sizes = np.zeros(self.word_count, np.int32)
-        if self.most > 0 and sums_words:
+        self._is_summed = sums_words and self.most > 0
+        if self._is_summed:
             self._add_subwords(starts, ends)
 
     def _add_subwords(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
@@ -131,26 +132,29 @@ class FastTextNetwork:
             lines = [self._line(data[begin:end].tobytes()) for begin, end in zip(offsets[:-1], ends, strict=True)]
             return np.stack([output for output, _ in lines]), np.array([count for _, count in lines])
         made = np.empty((len(ends), self.weights.shape[1]), np.float32)
-        counts = np.empty(len(ends) + 1, np.int64)
+        counts = np.empty(len(ends), np.int64)
         longest = int((ends - offsets[:-1]).max())
         columns = self.vectors.shape[1]
         kernel(
             *(data, np.ascontiguousarray(offsets), np.ascontiguousarray(ends), len(ends), len(data), longest),
-            *(slots, len(slots), self.words, self.word_ends, len(self.word_ends), self.word_count),
-            *(self._hashes, self._sizes, self._line_end, self.least, self.most, self.word_ngrams, self.buckets),
+            *(slots, len(slots) // 4, self.words, self.word_ends, len(self.word_ends), self.word_count),
+            *(self._hashes, self._sizes, int(self._is_summed), self._line_end),
+            *(self.least, self.most, self.word_ngrams, self.buckets),
             *(np.zeros(0, np.int32) if self.kept is None else self.kept, int(self.kept is not None)),
             *(self.vectors.reshape(-1), *self.vectors.shape, self.weights.reshape(-1), self.scales, len(self.scales)),
             *(np.empty(longest_near_end(offsets, len(data)) + 2 * PADDING, np.uint8),),
             *(np.empty(longest + 2 + PADDING, np.uint8), np.empty(longest // 2 + 2, np.uint32)),
-            *(np.empty(130 + self.most, np.int64), np.empty(columns, np.float32), made.reshape(-1), counts),
+            *(np.empty(256, np.uint64), np.empty(1024 + self.most, np.int64)),
+            *(np.empty(2049 * columns, np.float32), np.zeros(4 * 2048, np.uint64)),
+            *(np.empty(columns, np.float32), made.reshape(-1), counts),
         )
-        return made, counts[:-1]
+        return made, counts
 
     def _table(self) -> NDArray[np.uint64] | None:
         """The hash table of the words and labels, for the kernel; ``None`` until it can be made."""
         if self._slots is None and (kernel := native.load("fasttext_words")) is not None:
-            slots = np.zeros(1 << max(4, (2 * len(self.word_ends)).bit_length()), np.uint64)
-            kernel(self.words, self.word_ends, len(self.word_ends), slots, len(slots))
+            slots = np.zeros(4 << max(4, (2 * len(self.word_ends)).bit_length()), np.uint64)
+            kernel(self.words, self.word_ends, len(self.word_ends), slots, len(slots) // 4)
             self._slots = slots
         return self._slots
 

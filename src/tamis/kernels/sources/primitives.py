@@ -41,9 +41,9 @@ __all__ = [
     "copy_64_replacing",
     "count_ones",
     "equal_mask",
+    "floats_from",
     "folded_mask",
     "helper",
-    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
@@ -282,40 +282,41 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
-def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """The signed integers from an index on."""
+def floats_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The floats of 32 bits from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.gep(arguments[0], [arguments[1]])
 
-    return INTS(INTS, types.int64), generate
+    return SHORT_FLOATS(SHORT_FLOATS, types.int64), generate
 
 
 def row_adder(width: int) -> Callable[..., Any]:
-    """A function ``(matrix, rows, count, columns, first, sums)``: adds rows of a matrix of floats, one after the other.
+    """A function ``(values, places, begin, end, first, sums, at)``: adds blocks of floats, one after the other.
 
-    It adds so many columns from the first one on, to as many sums from the same place on.
+    The blocks begin at those of the places from ``begin`` to ``end``, plus ``first``. They are added to the sums from an
+    index on.
     """
     block = ir.VectorType(ir.FloatType(), width)
 
     @intrinsic
     def add(
-        typing_context: Any, matrix: Any, rows: Any, count: Any, columns: Any, first: Any, sums: Any
+        typing_context: Any, values: Any, places: Any, begin: Any, end: Any, first: Any, sums: Any, at: Any
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            matrix, rows, count, columns, first, sums = arguments
-            target = builder.bitcast(builder.gep(sums, [first]), block.as_pointer())
+            values, places, begin, end, first, sums, at = arguments
+            source = builder.gep(values, [first])
+            target = builder.bitcast(builder.gep(sums, [at]), block.as_pointer())
             held = cgutils.alloca_once_value(builder, builder.load(target, align=4))
-            with cgutils.for_range(builder, count) as loop:
-                row = builder.load(builder.gep(rows, [loop.index]), align=8)
-                place = builder.gep(matrix, [builder.add(builder.mul(row, columns), first)])
-                values = builder.load(builder.bitcast(place, block.as_pointer()), align=4)
-                builder.store(builder.fadd(builder.load(held), values), held)
+            with cgutils.for_range(builder, end, start=begin) as loop:
+                place = builder.load(builder.gep(places, [loop.index]), align=8)
+                added = builder.bitcast(builder.gep(source, [place]), block.as_pointer())
+                builder.store(builder.fadd(builder.load(held), builder.load(added, align=4)), held)
             builder.store(builder.load(held), target, align=4)
             return context.get_dummy_value()
 
-        kinds = (SHORT_FLOATS, INTS, types.int64, types.int64, types.int64, SHORT_FLOATS)
-        return types.void(*kinds), generate
+        number = types.int64
+        return types.void(SHORT_FLOATS, INTS, number, number, number, SHORT_FLOATS, number), generate
 
     return add
 
