@@ -87,14 +87,16 @@ class _Cld2(LanguageModel):
 
 
 class _FastText(LanguageModel):
-    releases_gil = False
+    releases_gil = True
 
     def __init__(self, model: FastTextModel, max_bytes: int | None) -> None:
         self._model, self._max_bytes = model, max_bytes
 
     def identify(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.float64]]:
         labels, probabilities = self._model.predict(column, self._max_bytes)
-        codes = pa.array([label.removeprefix(_LABEL) or UNKNOWN for label in labels], pa.string())
+        encoded = labels.dictionary_encode()
+        names = [label.removeprefix(_LABEL) or UNKNOWN for label in encoded.dictionary.to_pylist()]
+        codes = pa.array(names, pa.string()).take(encoded.indices)
         # fastText computes with floats of 32 bits and overshoots 1.0 by a little.
         likely = np.minimum(probabilities.astype(np.float64), 1.0)
         # For a text without words fastText gives the label it has seen most often.

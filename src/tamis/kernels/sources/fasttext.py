@@ -48,10 +48,12 @@ def _hashed(value, byte):
 
 
 @helper
-def _add_rows(rows, begin, end, word_count, kept, vectors, dim, sums):
+def _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, sums):
     """Add rows of the input matrix, and count them. Negative ones are n-grams that quantising may have dropped."""
-    count = begin
-    for i in range(begin, end):
+    count = end
+    if begin < end and is_pruned:
+        count = begin
+    for i in range(count, end):
         row = rows[i]
         if row < 0:
             row = int64(kept[-1 - row])
@@ -116,20 +118,20 @@ def _push_subwords(
 
 
 @helper
-def _add_queued(queue, first, last, word_count, kept, vectors, dim, rows, hidden, sums, sum_keys):
+def _add_queued(queue, first, last, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys):
     """Add the rows of some words, and count them."""
     added = begin = int64(0)
     for i in range(first, last):
         entry = i * _FIELDS
         end, kind = int64(queue[entry + _END]), int64(queue[entry + _KIND])
         if kind == _DIRECT:
-            added += _add_rows(rows, begin, end, word_count, kept, vectors, dim, hidden)
+            added += _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, hidden)
         else:
             place = int64(queue[entry + _PLACE] >> uint64(53))
             if kind == _NEW_SUM:
                 for k in range(dim):
                     sums[place * dim + k] = float32(0)
-                count = _add_rows(rows, begin, end, word_count, kept, vectors, dim, floats_from(sums, place * dim))
+                count = _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, floats_from(sums, place * dim))
                 sum_keys[4 * place + 2] = uint64(count)
             added += int64(sum_keys[4 * place + 2])
             _add_sum(sums, place * dim, dim, hidden)
@@ -206,7 +208,7 @@ def _add_words(
             if is_apart:
                 queue[entry + _END] = uint64(waiting)
                 added += _add_queued(
-                    queue, first, i + 1, word_count, kept, vectors, dim, rows, hidden, sums, sum_keys
+                    queue, first, i + 1, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys
                 )
                 first, waiting = i + 1, int64(0)
                 target = floats_from(sums, _SUMS * dim) if is_summed and number < 0 else floats_from(hidden, 0)
@@ -217,22 +219,22 @@ def _add_words(
                 if word[at] & 0xC0 == 0x80:
                     continue
                 if is_apart and waiting >= _WAITING:
-                    added += _add_rows(rows, 0, waiting, word_count, kept, vectors, dim, target)
+                    added += _add_rows(rows, 0, waiting, word_count, kept, is_pruned, vectors, dim, target)
                     waiting = int64(0)
                 waiting = _push_subwords(
                     word, length + 2, at, is_ascii, least, most, buckets, inverse, word_count, kept, is_pruned,
                     vectors, dim, rows, waiting,
                 )  # fmt: skip
             if is_apart:
-                added += _add_rows(rows, 0, waiting, word_count, kept, vectors, dim, target)
+                added += _add_rows(rows, 0, waiting, word_count, kept, is_pruned, vectors, dim, target)
                 waiting = int64(0)
                 if is_summed and number < 0:
                     _add_sum(sums, _SUMS * dim, dim, hidden)
         queue[entry + _END] = uint64(waiting)
         if waiting >= _WAITING:
-            added += _add_queued(queue, first, i + 1, word_count, kept, vectors, dim, rows, hidden, sums, sum_keys)
+            added += _add_queued(queue, first, i + 1, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys)
             first, waiting = i + 1, int64(0)
-    added += _add_queued(queue, first, queued, word_count, kept, vectors, dim, rows, hidden, sums, sum_keys)
+    added += _add_queued(queue, first, queued, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys)
     return added, tokens
 
 
@@ -360,11 +362,11 @@ def kernel(
                 for last in range(first + 1, min(tokens, first + word_ngrams)):
                     joined = joined * _WORD_FACTOR + uint64(int64(int32(text_hashes[last])))
                     if waiting >= _WAITING:
-                        total += _add_rows(rows, 0, waiting, word_count, kept, vectors, dim, hidden)
+                        total += _add_rows(rows, 0, waiting, word_count, kept, is_pruned, vectors, dim, hidden)
                         waiting = int64(0)
                     bucket = int64(joined % uint64(buckets))
                     waiting = _push_bucket(bucket, word_count, kept, is_pruned, vectors, dim, rows, waiting)
-        total += _add_rows(rows, 0, waiting, word_count, kept, vectors, dim, hidden)
+        total += _add_rows(rows, 0, waiting, word_count, kept, is_pruned, vectors, dim, hidden)
         counts[row] = total
         place = row * output_count
         for j in range(output_count):

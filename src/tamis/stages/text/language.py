@@ -52,11 +52,6 @@ class AddLanguage(TextStage):
         if self.model_path is None:
             built_in_languages()  # says which package is missing before anything runs
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
-        """Whether the model works outside Python's lock: the built-in one does, fastText does not."""
-        return self.model_path is None
-
     def outputs(self) -> tuple[list[str], list[str]]:
         fields = (self.language_field, self.score_field, self.script_field)
         return ["data"], [field for field in fields if field is not None]
