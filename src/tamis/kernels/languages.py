@@ -32,8 +32,8 @@ def count_languages(data, offsets, ends, tables, sample, pieces):
         *(data, np.ascontiguousarray(offsets), np.ascontiguousarray(ends), len(ends), len(data), sample, pieces),
         *(tables.characters, VOWELS, tables.slots, len(tables.slots) // 4 - 1, tables.key_mask),
         *(tables.values, len(tables.values), WEIGHTS, tables.languages, len(tables.codes)),
-        *(np.empty(longest_near_end(offsets, len(data)) + 2 * PADDING, np.uint8), np.empty(256, np.uint8)),
-        *(np.empty(768, np.int64), np.zeros(512, np.int64), np.empty(512, np.int64), np.empty(24, np.int64)),
+        *(np.empty(longest_near_end(offsets, len(data)) + 2 * PADDING, np.uint8), np.empty(320, np.uint8)),
+        *(np.empty(768, np.int64), np.zeros(512, np.int64), np.empty(520, np.int64), np.empty(24, np.int64)),
         *(np.empty(2 * len(tables.codes), np.int64), results.reshape(-1)),
     )
     return results

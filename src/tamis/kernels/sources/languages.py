@@ -5,7 +5,7 @@ from __future__ import annotations
 from numpy import int64, uint32, uint64
 
 from tamis.kernels.sources.hashing import FULL
-from tamis.kernels.sources.primitives import helper, load64, prefetch
+from tamis.kernels.sources.primitives import byte_mask, copy_64_with_bit_5, helper, load64, prefetch, trailing_zeros
 from tamis.kernels.sources.shingles import readable_text
 
 __all__ = ["kernel"]
@@ -18,8 +18,11 @@ _BEFORE, _AFTER = uint32(0x00004444), uint32(0x44440000)
 _SPACE = 32
 _RELIABLE = 41
 
+_letters = byte_mask((ord("a"), ord("z")), (ord("A"), ord("Z")))
+_beyond_ascii = byte_mask((0x80, 0xFF))
+
 # What is counted of a text.
-_HAN_BYTES, _SIMPLIFIED_LETTERS, _TRADITIONAL_LETTERS, _KANA_BYTES, _HANGUL_BYTES = range(5)
+_HAN_BYTES, _SIMPLIFIED_LETTERS, _TRADITIONAL_LETTERS, _KANA_BYTES, _HANGUL_BYTES, _SINGLE_BYTES, _WAITING = range(7)
 # What is counted of its Latin letters, and then of those of other alphabets.
 _SCRIPT, _LETTERS, _CHUNK_BEGIN, _HITS, _TOUCHED, _LAST, _BEFORE_LAST = 8, 0, 1, 2, 3, 4, 5
 
@@ -31,7 +34,7 @@ def _close_chunk(script, end, tote, touched, languages, counts, found):
     top = best = second = int64(0)
     for i in range(first, first + counts[own + _TOUCHED]):
         language = touched[i]
-        points = tote[language]
+        points = tote[language] if language != first else int64(0)
         tote[language] = 0
         if points > best:
             second, best, top = best, points, language
@@ -53,39 +56,43 @@ def _close_chunk(script, end, tote, touched, languages, counts, found):
 def _add_quads(
     pending, count, slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts, found
 ):
-    """Look up the groups of letters that wait, and add the points they give to languages."""
+    """Look up the groups of letters that wait, and add the points they give to languages.
+
+    Most of it is without branches, which the processor could not predict.
+    """
     hits = int64(0)
     for i in range(count):
         value = uint32(pending[3 * i])
-        own = _SCRIPT * (pending[3 * i + 1] + 1)
+        script, end = pending[3 * i + 1], pending[3 * i + 2]
+        own = _SCRIPT * (script + 1)
         at = 4 * int64((value + (value >> uint32(12))) & uint32(bucket_mask))
+        slot = uint32(0)
         for j in range(4):
-            slot = slots[at + j]
-            if (slot ^ value) & uint32(key_mask) == uint32(0):
-                if slot != uint32(0) and int64(value) != counts[own + _LAST] and int64(value) != counts[own + _BEFORE_LAST]:
-                    counts[own + _BEFORE_LAST] = counts[own + _LAST]
-                    counts[own + _LAST] = int64(value)
-                    place = int64(slot & ~uint32(key_mask))
-                    prefetch(values, place)
-                    pending[3 * hits], pending[3 * hits + 1] = place, pending[3 * i + 1]
-                    pending[3 * hits + 2] = pending[3 * i + 2]
-                    hits += 1
-                break
+            one = slots[at + j]
+            slot |= one if (one ^ value) & uint32(key_mask) == uint32(0) else uint32(0)
+        last, before_last = counts[own + _LAST], counts[own + _BEFORE_LAST]
+        is_hit = slot != uint32(0) and int64(value) != last and int64(value) != before_last
+        place = int64(slot & ~uint32(key_mask))
+        prefetch(values, place)
+        pending[3 * hits], pending[3 * hits + 1], pending[3 * hits + 2] = place, script, end
+        counts[own + _BEFORE_LAST] = last if is_hit else before_last
+        counts[own + _LAST] = int64(value) if is_hit else last
+        hits += 1 if is_hit else 0
     for i in range(hits):
         value, script = values[pending[3 * i]], pending[3 * i + 1]
-        own = _SCRIPT * (script + 1)
+        own, first = _SCRIPT * (script + 1), 256 * script
         if counts[own + _HITS] == _QUADS_PER_CHUNK:
             _close_chunk(script, pending[3 * i + 2], tote, touched, languages, counts, found)
         counts[own + _HITS] += 1
         weight = 3 * int64(value & uint32(255))
+        count_touched = counts[own + _TOUCHED]
         for j in range(3):
-            language = int64((value >> uint32(8 * (j + 1))) & uint32(255))
-            if language != 0:
-                language += 256 * script
-                if tote[language] == 0:
-                    touched[256 * script + counts[own + _TOUCHED]] = language
-                    counts[own + _TOUCHED] += 1
-                tote[language] += int64(weights[weight + j])
+            language = first + int64((value >> uint32(8 * (j + 1))) & uint32(255))
+            points = tote[language]
+            touched[first + count_touched] = language
+            count_touched += 1 if points == 0 else 0
+            tote[language] = points + int64(weights[weight + j])
+        counts[own + _TOUCHED] = count_touched
     return 0
 
 
@@ -146,9 +153,85 @@ def _push_word(word, end, script, letters, is_ascii, vowels, slots, bucket_mask,
     return waiting
 
 
+@helper
+def _has_others(text, begin, end):
+    """Whether a run has bytes beyond ASCII."""
+    at = begin
+    while at < end:
+        others = _beyond_ascii(text, at)
+        if end - at < 64:
+            others &= (uint64(1) << uint64(end - at)) - uint64(1)
+        if others != uint64(0):
+            return True
+        at += 64
+    return False
+
+
+@helper
+def _read_run(
+    text, begin, end, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages, word, pending, tote,
+    touched, counts, found,
+):  # fmt: skip
+    """Count a run of letters: of ASCII, or of any characters beyond it."""
+    is_ascii = not _has_others(text, begin, end)
+    at = begin
+    while at < end:
+        size, kind = int64(1), int64(0)
+        if is_ascii:
+            kind = int64(_LATIN)
+            length = min(end - at, int64(_LONGEST_WORD))
+            for i in range(0, length, 64):
+                copy_64_with_bit_5(word, 1 + i, text, at + i)
+            at += length
+            size += length
+            counts[_SCRIPT] += length
+        while at < end and size < _LONGEST_WORD and not is_ascii:
+            character, width = _next_letter(text, at, characters)
+            own = int64(character >> uint32(16)) & 15
+            if own != kind and kind != 0:
+                break
+            kind = own
+            at += width
+            if own == _LATIN or own == _OTHER:
+                counts[_SCRIPT * own] += width
+                lower = int64(character & uint32(0xFFFF))
+                if width == 1:
+                    word[size] = lower
+                elif width == 2:
+                    word[size], word[size + 1] = 0xC0 | lower >> 6, 0x80 | lower & 63
+                else:
+                    word[size], word[size + 1] = 0xE0 | lower >> 12, 0x80 | (lower >> 6) & 63
+                    word[size + 2] = 0x80 | lower & 63
+                size += width
+            elif own == _ONE:
+                found[2 * int64(character >> uint32(20))] += width
+                counts[_SINGLE_BYTES] += width
+            elif own == _KANA:
+                counts[_KANA_BYTES] += width
+            elif own == _HANGUL:
+                counts[_HANGUL_BYTES] += width
+            elif own != 0:
+                counts[_HAN_BYTES] += width
+                counts[_SIMPLIFIED_LETTERS] += 1 if own == _SIMPLIFIED else 0
+                counts[_TRADITIONAL_LETTERS] += 1 if own == _TRADITIONAL else 0
+        if size > 1:
+            before = counts[_SCRIPT * kind] - (size - 1)
+            waiting = _push_word(
+                word, size, kind - 1, before, is_ascii, vowels, slots, bucket_mask, pending, counts[_WAITING]
+            )
+            if waiting >= _PENDING:
+                _add_quads(
+                    pending, waiting, slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts,
+                    found,
+                )  # fmt: skip
+                waiting = int64(0)
+            counts[_WAITING] = waiting
+    return 0
+
+
 def kernel(
-    texts, offsets, ends, row_count, readable, sample, pieces, characters, vowels, slots, bucket_mask, key_mask, values,
-    value_count, weights, languages, language_count, scratch, word, pending, tote, touched, counts, found, results,
+    texts, offsets, ends, row_count, readable, sample, pieces, characters, vowels, slots, bucket_mask, key_mask,
+    values, value_count, weights, languages, language_count, scratch, word, pending, tote, touched, counts, found, results,
 ):  # fmt: skip
     """Count the bytes of letters in each language.
 
@@ -173,77 +256,44 @@ def kernel(
             counts[i] = 0
         for i in range(2 * language_count):
             found[i] = 0
-        waiting = at = single = int64(0)
-        piece = size
-        stride = size
+        piece = stride = size
         if size > sample:
             piece, stride = sample // pieces, size // pieces
-        stop, begin = piece, int64(0)
-        while at < size:
-            if at >= stop:
-                begin += stride
-                if begin >= size:
-                    break
-                at, stop = max(at, begin), begin + piece
-                while at < size and text[at] & 0xC0 == 0x80:
-                    at += 1
-                while at < size and text[at] != _SPACE and at < stop:
-                    at += 1  # to the next word
-                continue
-            kind, end, is_ascii = int64(0), int64(1), True
-            while at < size and end < _LONGEST_WORD:
-                character, width = _next_letter(text, at, characters)
-                own = int64(character >> uint32(16)) & 15
-                if own != kind:
-                    if kind != 0:
-                        break
-                    kind = own
-                at += width
-                if own == 0:
-                    if at >= stop:
-                        break
-                    continue
-                if own <= _OTHER:
-                    counts[_SCRIPT * own] += width
-                    lower = int64(character & uint32(0xFFFF))
-                    if width == 1:
-                        word[end] = lower
-                    elif width == 2:
-                        word[end], word[end + 1] = 0xC0 | lower >> 6, 0x80 | lower & 63
-                        is_ascii = False
-                    else:
-                        word[end], word[end + 1] = 0xE0 | lower >> 12, 0x80 | (lower >> 6) & 63
-                        word[end + 2] = 0x80 | lower & 63
-                        is_ascii = False
-                    end += width
-                elif own == _ONE:
-                    found[2 * int64(character >> uint32(20))] += width
-                    single += width
-                elif own <= _TRADITIONAL:
-                    counts[_HAN_BYTES] += width
-                    counts[_SIMPLIFIED_LETTERS] += 1 if own == _SIMPLIFIED else 0
-                    counts[_TRADITIONAL_LETTERS] += 1 if own == _TRADITIONAL else 0
-                elif own == _KANA:
-                    counts[_KANA_BYTES] += width
-                else:
-                    counts[_HANGUL_BYTES] += width
-                if own > _OTHER and at >= stop:
-                    break
-            if end > 1:
-                before = counts[_SCRIPT * kind] - (end - 1)
-                waiting = _push_word(
-                    word, end, kind - 1, before, is_ascii, vowels, slots, bucket_mask, pending, waiting
-                )
-                if waiting >= _PENDING:
-                    _add_quads(
-                        pending, waiting, slots, bucket_mask, key_mask, values, weights, tote, touched, languages,
-                        counts, found,
+        first = int64(0)
+        while first < size:
+            at, stop = first, min(first + piece, size)
+            while at > 0 and at < stop and text[at] != _SPACE:
+                at += 1  # to the next word
+            first += stride
+            start, previous = int64(-1), uint64(0)
+            while at < stop:
+                run = _letters(text, at) | _beyond_ascii(text, at)
+                if stop - at < 64:
+                    run &= (uint64(1) << uint64(stop - at)) - uint64(1)
+                changes = run ^ ((run << uint64(1)) | previous)
+                previous = run >> uint64(63)
+                while changes != uint64(0):
+                    place = at + trailing_zeros(changes)
+                    changes &= changes - uint64(1)
+                    if start < 0:
+                        start = place
+                        continue
+                    _read_run(
+                        text, start, place, characters, vowels, slots, bucket_mask, key_mask, values, weights,
+                        languages, word, pending, tote, touched, counts, found,
                     )  # fmt: skip
-                    waiting = int64(0)
+                    start = int64(-1)
+                at += 64
+            if start >= 0:
+                _read_run(
+                    text, start, stop, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages,
+                    word, pending, tote, touched, counts, found,
+                )  # fmt: skip
         _add_quads(
-            pending, waiting, slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts, found
-        )
-        letters = single + counts[_HAN_BYTES] + counts[_KANA_BYTES] + counts[_HANGUL_BYTES]
+            pending, counts[_WAITING], slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts,
+            found,
+        )  # fmt: skip
+        letters = counts[_SINGLE_BYTES] + counts[_HAN_BYTES] + counts[_KANA_BYTES] + counts[_HANGUL_BYTES]
         for script in range(2):
             bytes_of_script = counts[_SCRIPT * (script + 1)]
             _close_chunk(script, bytes_of_script, tote, touched, languages, counts, found)

@@ -39,6 +39,7 @@ __all__ = [
     "compiled_for",
     "copy_64",
     "copy_64_replacing",
+    "copy_64_with_bit_5",
     "count_ones",
     "equal_mask",
     "floats_from",
@@ -184,6 +185,19 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
         target, at, source, index = arguments
         place = builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer())
         builder.store(_block(builder, source, index), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(BYTES, types.int64, BYTES, types.int64), generate
+
+
+@intrinsic
+def copy_64_with_bit_5(typing_context: Any, target: Any, at: Any, source: Any, index: Any) -> Any:
+    """Copy the 64 bytes from an index on with bit 5 set in each, which makes ASCII letters lower case."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, at, source, index = arguments
+        block = builder.or_(_block(builder, source, index), _same(32))
+        builder.store(block, builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer()), align=1)
         return context.get_dummy_value()
 
     return types.void(BYTES, types.int64, BYTES, types.int64), generate
