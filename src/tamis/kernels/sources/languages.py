@@ -5,7 +5,7 @@ from __future__ import annotations
 from numpy import int64, uint32, uint64
 
 from tamis.kernels.sources.hashing import FULL
-from tamis.kernels.sources.primitives import byte_mask, copy_64_with_bit_5, helper, load64, prefetch, trailing_zeros
+from tamis.kernels.sources.primitives import byte_mask, copy_64_with_bit_5, helper, ints_from, load64, prefetch, trailing_zeros
 from tamis.kernels.sources.shingles import readable_text
 
 __all__ = ["kernel"]
@@ -15,7 +15,8 @@ _LONGEST_WORD = 200
 _PENDING = 64
 _QUADS_PER_CHUNK = 20
 _BEFORE, _AFTER = uint32(0x00004444), uint32(0x44440000)
-_SPACE = 32
+_SPACE, _WIDE = 32, 0xE0
+_RESULTS = 6
 _RELIABLE = 41
 
 _letters = byte_mask((ord("a"), ord("z")), (ord("A"), ord("Z")))
@@ -190,6 +191,9 @@ def _read_run(
             own = int64(character >> uint32(16)) & 15
             if own != kind and kind != 0:
                 break
+            if at + width > end:
+                at = end
+                break
             kind = own
             at += width
             if own == _LATIN or own == _OTHER:
@@ -229,90 +233,124 @@ def _read_run(
     return 0
 
 
+@helper
+def _count_text(
+    text, size, pieces, sample, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages, unknown,
+    word, pending, tote, touched, counts, found, result,
+):  # fmt: skip
+    """Count the bytes of letters in each language of a text, or of some pieces of it at equal distances."""
+    for i in range(24):
+        counts[i] = 0
+    for i in range(2 * unknown + 2):
+        found[i] = 0
+    piece, stride = sample // pieces, size // pieces
+    first = int64(0)
+    while first < size:
+        at, stop = first, min(first + piece, size)
+        while at > 0 and at < stop and text[at] != _SPACE and text[at] < _WIDE:
+            at += 1  # to the next word, or to a character that words without spaces have
+        first += stride
+        start, previous = int64(-1), uint64(0)
+        while at < stop:
+            run = _letters(text, at) | _beyond_ascii(text, at)
+            if stop - at < 64:
+                run &= (uint64(1) << uint64(stop - at)) - uint64(1)
+            changes = run ^ ((run << uint64(1)) | previous)
+            previous = run >> uint64(63)
+            while changes != uint64(0):
+                place = at + trailing_zeros(changes)
+                changes &= changes - uint64(1)
+                if start < 0:
+                    start = place
+                    continue
+                _read_run(
+                    text, start, place, characters, vowels, slots, bucket_mask, key_mask, values, weights,
+                    languages, word, pending, tote, touched, counts, found,
+                )  # fmt: skip
+                start = int64(-1)
+            at += 64
+        if start >= 0:
+            _read_run(
+                text, start, stop, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages,
+                word, pending, tote, touched, counts, found,
+            )  # fmt: skip
+    _add_quads(
+        pending, counts[_WAITING], slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts,
+        found,
+    )  # fmt: skip
+    letters = counts[_SINGLE_BYTES] + counts[_HAN_BYTES] + counts[_KANA_BYTES] + counts[_HANGUL_BYTES]
+    for script in range(2):
+        bytes_of_script = counts[_SCRIPT * (script + 1)]
+        _close_chunk(script, bytes_of_script, tote, touched, languages, counts, found)
+        letters += bytes_of_script
+    han, kana, hangul = counts[_HAN_BYTES], counts[_KANA_BYTES], counts[_HANGUL_BYTES]
+    reader = int64(1) if counts[_TRADITIONAL_LETTERS] > counts[_SIMPLIFIED_LETTERS] else int64(0)
+    if 10 * kana >= han and kana >= hangul:
+        reader = int64(2)
+    elif hangul > han:
+        reader = int64(3)
+    found[2 * reader] += han
+    found[4] += kana
+    found[6] += hangul
+    top = int64(0)
+    for i in range(1, unknown):
+        if found[2 * i] > found[2 * top]:
+            top = i
+    second = int64(0)
+    for i in range(unknown):
+        second = max(second, found[2 * i] if i != top else int64(0))
+    result[0], result[1], result[2], result[3], result[4] = top, found[2 * top], found[2 * top + 1], second, letters
+    return 0
+
+
+@helper
+def _is_sure(result, percent, least_letters):
+    """Whether the first language has so many more of the bytes than the one after it, without those that are weak."""
+    lead = result[1] - result[2] - result[3]
+    return result[4] >= least_letters and result[1] > 0 and 100 * lead >= percent * result[4]
+
+
 def kernel(
-    texts, offsets, ends, row_count, readable, sample, pieces, characters, vowels, slots, bucket_mask, key_mask,
-    values, value_count, weights, languages, language_count, scratch, word, pending, tote, touched, counts, found, results,
+    texts, offsets, ends, row_count, readable, pieces, sample, sample_percent, percent, least_letters, characters,
+    vowels, slots, bucket_mask, key_mask, values, value_count, weights, languages, unknown, scratch, word, pending, tote,
+    touched, counts, found, results,
 ):  # fmt: skip
     """Count the bytes of letters in each language.
 
-    A text of more than ``sample`` bytes is read in pieces, at equal distances. Han characters are in the first language
-    if they are simplified, in the second if traditional, in the third with Kana; Hangul is in the fourth.
+    Of a text of more than ``sample`` bytes, so many are read first, in pieces at equal distances, and all of it only if
+    they leave doubt. Han characters are in the first language if they are simplified, in the second if traditional, in
+    the third with Kana; Hangul is in the fourth.
 
     Args:
         ends: Where to stop reading each text.
+        sample_percent: How far the first language must be ahead of the second for a sample to do, in percent of the
+            letters; ``percent`` for a whole text.
+        least_letters: The fewest bytes of letters that do.
         characters: For each of the first 65,536 characters, its lower case, four bits for its kind, and from bit 20 on
             the language of a script that only one uses.
         vowels: Which bytes a group of letters does not begin with, inside a word.
         slots: Buckets of four: the upper bits of a hash, and in the others a place among the values.
         values: A place among the weights, and three languages that a group of letters speaks for.
-        languages: The number of each language, by script and number in the script.
-        results: For each text the language with most bytes, its bytes, those of them that are weak, and the bytes of
-            all letters.
+        languages: The number of each language, by script and number in the script. ``unknown`` is the last number.
+        results: For each text the language with most bytes, its bytes, those of them that are weak, the bytes of the
+            language after it, those of all letters, and whether this leaves no doubt.
     """
     for row in range(row_count):
         size = ends[row] - offsets[row]
         text = readable_text(texts, offsets[row], ends[row], readable, scratch)
-        for i in range(24):
-            counts[i] = 0
-        for i in range(2 * language_count):
-            found[i] = 0
-        piece = stride = size
+        result = ints_from(results, _RESULTS * row)
+        is_sure = False
         if size > sample:
-            piece, stride = sample // pieces, size // pieces
-        first = int64(0)
-        while first < size:
-            at, stop = first, min(first + piece, size)
-            while at > 0 and at < stop and text[at] != _SPACE:
-                at += 1  # to the next word
-            first += stride
-            start, previous = int64(-1), uint64(0)
-            while at < stop:
-                run = _letters(text, at) | _beyond_ascii(text, at)
-                if stop - at < 64:
-                    run &= (uint64(1) << uint64(stop - at)) - uint64(1)
-                changes = run ^ ((run << uint64(1)) | previous)
-                previous = run >> uint64(63)
-                while changes != uint64(0):
-                    place = at + trailing_zeros(changes)
-                    changes &= changes - uint64(1)
-                    if start < 0:
-                        start = place
-                        continue
-                    _read_run(
-                        text, start, place, characters, vowels, slots, bucket_mask, key_mask, values, weights,
-                        languages, word, pending, tote, touched, counts, found,
-                    )  # fmt: skip
-                    start = int64(-1)
-                at += 64
-            if start >= 0:
-                _read_run(
-                    text, start, stop, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages,
-                    word, pending, tote, touched, counts, found,
-                )  # fmt: skip
-        _add_quads(
-            pending, counts[_WAITING], slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts,
-            found,
-        )  # fmt: skip
-        letters = counts[_SINGLE_BYTES] + counts[_HAN_BYTES] + counts[_KANA_BYTES] + counts[_HANGUL_BYTES]
-        for script in range(2):
-            bytes_of_script = counts[_SCRIPT * (script + 1)]
-            _close_chunk(script, bytes_of_script, tote, touched, languages, counts, found)
-            letters += bytes_of_script
-        han, kana, hangul = counts[_HAN_BYTES], counts[_KANA_BYTES], counts[_HANGUL_BYTES]
-        reader = int64(1) if counts[_TRADITIONAL_LETTERS] > counts[_SIMPLIFIED_LETTERS] else int64(0)
-        if 10 * kana >= han and kana >= hangul:
-            reader = int64(2)
-        elif hangul > han:
-            reader = int64(3)
-        found[2 * reader] += han
-        found[4] += kana
-        found[6] += hangul
-        top = int64(0)
-        for i in range(1, language_count):
-            if found[2 * i] > found[2 * top]:
-                top = i
-        results[4 * row] = top
-        results[4 * row + 1] = found[2 * top]
-        results[4 * row + 2] = found[2 * top + 1]
-        results[4 * row + 3] = letters
+            _count_text(
+                text, size, pieces, sample, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages,
+                unknown, word, pending, tote, touched, counts, found, result,
+            )  # fmt: skip
+            is_sure = _is_sure(result, sample_percent, least_letters)
+        if not is_sure:
+            _count_text(
+                text, size, 1, size, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages,
+                unknown, word, pending, tote, touched, counts, found, result,
+            )  # fmt: skip
+            is_sure = _is_sure(result, percent, least_letters)
+        result[5] = 1 if is_sure else 0
     return 0

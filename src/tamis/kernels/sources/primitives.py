@@ -45,6 +45,7 @@ __all__ = [
     "floats_from",
     "folded_mask",
     "helper",
+    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
@@ -303,6 +304,16 @@ def floats_from(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.gep(arguments[0], [arguments[1]])
 
     return SHORT_FLOATS(SHORT_FLOATS, types.int64), generate
+
+
+@intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
 
 
 def row_adder(width: int) -> Callable[..., Any]:
