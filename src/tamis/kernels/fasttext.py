@@ -160,33 +160,39 @@ class FastTextNetwork:
 
     def _line(self, text: bytes) -> tuple[NDArray[np.float32], int]:
         """The plain definition: the outputs of one text, and how many vectors it has."""
-        rows, hashes, more = [], [], 0
+        groups: list[list[int]] = []  # rows that are summed before they are added to the others
+        hashes: list[int] = []
+        count = 0
         for token in (*_tokens(text), _LINE_END):
             number = self._numbers.get(token, -1)
             if number >= self.word_count or (number < 0 and token.startswith(_LABEL)):
                 continue
             hashes.append(word_hash(token))
             if number >= 0:
-                rows.append(number)
-            if number >= 0 and self._sizes[number]:
-                more += int(self._sizes[number]) - 1
-            elif token != _LINE_END:
-                rows += self._subwords(b"<" + token + b">")
+                groups.append([number])
+                count += max(0, int(self._sizes[number]) - 1)
+            if token != _LINE_END and (number < 0 or not self._sizes[number]):
+                subwords = self._subwords(b"<" + token + b">")
+                groups += [subwords] if self._is_summed else [[row] for row in subwords]
         for first in range(len(hashes)):
             joined = _signed(hashes[first])
             for value in hashes[first + 1 : first + self.word_ngrams]:
                 joined = (joined * 116049371 + _signed(value)) % 2**64
-                rows += self._bucket(joined % self.buckets)
-        if not rows:
+                groups.append(self._bucket(joined % self.buckets))
+        count += sum(map(len, groups))
+        if not count:
             return np.zeros(len(self.scales), np.float32), 0
         hidden = np.zeros(self.vectors.shape[1], np.float32)
-        for row in rows:
-            hidden += self.vectors[row]
-        hidden *= np.float32(1 / (len(rows) + more))
+        for group in groups:
+            total = np.zeros_like(hidden)
+            for row in group:
+                total += self.vectors[row]
+            hidden += total
+        hidden *= np.float32(1 / count)
         made = np.zeros(len(self.scales), np.float32)
-        for value, weights in zip(hidden, self.weights, strict=True):
-            made += weights * value
-        return made * self.scales, len(rows) + more
+        for share, weights in zip(hidden, self.weights, strict=True):
+            made += weights * share
+        return made * self.scales, count
 
     def _subwords(self, word: bytes) -> list[int]:
         edges = [i for i, byte in enumerate(word) if byte & 0xC0 != 0x80] + [len(word)]
@@ -214,9 +220,7 @@ def _signed(value: int) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-def piece_hashes(
-    data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.uint32]:
+def piece_hashes(data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint32]:
     """The hash of each piece of some bytes: see :func:`word_hash`."""
     hashes = np.full(len(begins), 2166136261, np.uint32)
     order = np.argsort(begins - ends, kind="stable")  # the longest first

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tamis.kernels import native
 from tamis.kernels.signatures import PADDING, longest_near_end
 
-__all__ = ["KINDS", "LETTER_WEIGHTS", "LanguageTables", "ShareOfLetters", "count_letters"]
+__all__ = ["KINDS", "LETTER_WEIGHTS", "LanguageTables", "ShareOfLetters", "count_letters", "quad_hash"]
 
 KINDS: Final = {"Latn": 1, "other": 2, "one": 3, "Hani": 4, "Hans": 5, "Hant": 6, "kana": 7, "Hang": 8}
 """The kinds of letters: of Latin, of another alphabet that many languages use, of a script of one language, and CJK."""
@@ -52,7 +52,7 @@ class LanguageTables:
     """What is known of the languages that groups of four letters speak for.
 
     Args:
-        codes: The languages: Chinese, Chinese in traditional characters, Japanese, Korean, others, and last the unknown.
+        codes: The languages: Chinese, Chinese in traditional characters, Japanese, Korean, others; last, the unknown.
         characters: For each of the first 65,536 characters, its lower case (as long in UTF-8), from bit 16 on its kind
             (see :data:`KINDS`; 0 for no letter), and from bit 20 on the language of a script of one.
         slots: Buckets of four. Each has the upper bits of a hash, and in the others a place among the values.
@@ -195,7 +195,14 @@ class _PlainCount:
                 at += width
                 self._by_kind[own] += width if own else 0
                 if own in (1, 2):
-                    word += chr(character & 0xFFFF).encode("utf-8", "surrogatepass")
+                    lower = character & 0xFFFF
+                    word += (
+                        bytes([lower])
+                        if width == 1
+                        else bytes([0xC0 | lower >> 6, 0x80 | lower & 63])
+                        if width == 2
+                        else bytes([0xE0 | lower >> 12, 0x80 | lower >> 6 & 63, 0x80 | lower & 63])
+                    )
                 elif own == KINDS["one"]:
                     self._found[character >> 20] += width
             if word:
@@ -207,7 +214,7 @@ class _PlainCount:
         at = 0
         while at < len(word):
             following = [start for start in starts if start > at] + [len(word)] * 4
-            value = _quad_hash(word[at : following[3]], at == 0, following[3] == len(word))
+            value = quad_hash(word[at : following[3]], at == 0, following[3] == len(word))
             place = self._place(value)
             if place and value not in chunk.last:
                 chunk.last = [value, chunk.last[0]]
@@ -255,8 +262,12 @@ class _Chunk:
         self.points: Counter[int] = Counter()
 
 
-def _quad_hash(quad: bytes, is_first: bool, is_last: bool) -> int:
-    """The hash of four letters of at most 12 bytes: different at the beginning and at the end of a word."""
+def quad_hash(quad: bytes, is_first: bool, is_last: bool) -> int:
+    """The hash of four letters of at most 12 bytes: another at the beginning and at the end of a word.
+
+    >>> quad_hash(b"the", True, True) == quad_hash(b"the", True, False)
+    False
+    """
     one, two, three = (int.from_bytes(quad[at : at + 4], "little") for at in (0, 4, 8))
     value = one ^ one >> 3 ^ (0x4444 if is_first else 0) ^ (0x44440000 if is_last else 0)
     return (value + (two ^ two << 4 & 0xFFFFFFFF) + (three ^ three << 2 & 0xFFFFFFFF)) & 0xFFFFFFFF

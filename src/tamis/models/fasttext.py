@@ -51,20 +51,18 @@ class FastTextModel:
         for likely, known in self._likelihoods(column, max_bytes):
             # Between equal scores fastText takes the last label.
             best = likely.shape[1] - 1 - likely[:, ::-1].argmax(axis=1)
-            best_scores = np.exp(likely[np.arange(len(likely)), best])
+            best_scores = _exp(likely[np.arange(len(likely)), best])
             labels.append(np.where(known, best, len(self.labels)))
             scores.append(np.where(known, best_scores, np.float32(0)))
         return self._names.take(pa.array(np.concatenate(labels))), np.concatenate(scores)
 
-    def probabilities(
-        self, column: pa.Array | pa.ChunkedArray, max_bytes: int | None = None
-    ) -> NDArray[np.float32]:
+    def probabilities(self, column: pa.Array | pa.ChunkedArray, max_bytes: int | None = None) -> NDArray[np.float32]:
         """The probability of each label, in the order of ``labels``: a row for each text.
 
         A row is zero where the model knows no word of the text. Parameters are those of :meth:`predict`.
         """
         parts = [
-            np.where(known[:, None], np.exp(likely), np.float32(0))
+            np.where(known[:, None], _exp(likely), np.float32(0))
             for likely, known in self._likelihoods(column, max_bytes)
         ]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.labels)), np.float32)
@@ -82,7 +80,7 @@ class FastTextModel:
         place = self._place(label)
         parts = [np.zeros(0, np.float32)]
         for likely, known in self._likelihoods(column, max_bytes):
-            parts.append(np.where(known, np.exp(likely[:, place]), np.float32(0)))
+            parts.append(np.where(known, _exp(likely[:, place]), np.float32(0)))
         return np.concatenate(parts)
 
     def predict_top(
@@ -110,7 +108,9 @@ class FastTextModel:
         for name in (label, f"__label__{label}"):
             if name in self.labels:
                 return self.labels.index(name)
-        raise ValueError(f"{self.path} has no label {label!r}.{did_you_mean(label, self.labels)}")
+        known = [name.removeprefix("__label__") for name in self.labels]
+        hint = did_you_mean(label.removeprefix("__label__"), known) or f" It has {', '.join(known[:10])}."
+        raise ValueError(f"{self.path} has no label {label!r}.{hint}")
 
     def _likelihoods(
         self, column: pa.Array | pa.ChunkedArray, max_bytes: int | None
@@ -158,7 +158,7 @@ class _Tree:
     def likelihoods(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """The logarithm of the probability of each label, from the outputs of the inner nodes."""
         with np.errstate(over="ignore"):
-            right = (1 / (1 + np.exp(-outputs).astype(np.float64))).astype(np.float32)
+            right = (1 / (1 + _exp(-outputs).astype(np.float64))).astype(np.float32)
         logs = _log((np.float32(1) - right).astype(np.float64)), _log(right.astype(np.float64))
         scores = np.zeros((2 * self._labels - 1, len(outputs)), np.float32)
         for node, parent, side in self._steps:
@@ -208,9 +208,10 @@ def ends_within(texts: Utf8, max_bytes: int | None) -> NDArray[np.int64]:
 
 def _softmax(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
     """Rounded and summed as fastText does it: labels of nearly equal probability otherwise change places."""
-    shares = np.exp((outputs - outputs.max(axis=1, keepdims=True)).astype(np.float64)).astype(np.float32)
+    shares = _exp(outputs - outputs.max(axis=1, keepdims=True))
     shares /= np.cumsum(shares, axis=1)[:, -1:]
-    return shares.astype(np.float64)
+    made: NDArray[np.float64] = shares.astype(np.float64)
+    return made
 
 
 def _sigmoids(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -225,8 +226,14 @@ def _sigmoids(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
 def _sigmoid_table() -> NDArray[np.float64]:
     limit = int(_SIGMOID_LIMIT)
     steps = (np.arange(_SIGMOID_STEPS + 1, dtype=np.float32) * (2 * limit)) / np.float32(_SIGMOID_STEPS) - limit
-    values: NDArray[np.float64] = (1 / (1 + np.exp(-steps).astype(np.float64))).astype(np.float32).astype(np.float64)
+    values: NDArray[np.float64] = (1 / (1 + _exp(-steps).astype(np.float64))).astype(np.float32).astype(np.float64)
     return values
+
+
+def _exp(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rounded from 64 bits: NumPy's exponential of 32 bits depends on how an array lies in memory."""
+    made: NDArray[np.float32] = np.exp(values.astype(np.float64)).astype(np.float32)
+    return made
 
 
 def _log(probabilities: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -6,6 +6,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,13 @@ _MAGIC: Final = 793712314
 _VERSIONS: Final = (11, 12)
 _SUPERVISED: Final = 3
 _CENTROIDS: Final = 256
+_SIZES: Final = {
+    "dim": (1, 1 << 16),
+    "bucket": (0, 1 << 27),
+    "minn": (0, 255),
+    "maxn": (0, 255),
+    "wordNgrams": (0, 255),
+}
 _LARGEST_WORD: Final = 1 << 20
 
 
@@ -53,7 +61,7 @@ def read_fasttext(path: str) -> FastTextFile:
     """
     if os.path.getsize(path) == 0:
         raise DataError("it is no fastText model", path=path, hint="the file is empty; copy or download it again")
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _Reader(path, data).model()
 
 
@@ -75,8 +83,10 @@ class _Reader:
             raise self._wrong("it holds word vectors, not a classifier", "train it with fasttext.train_supervised")
         if loss not in (HIERARCHICAL, NEGATIVE, SOFTMAX, ONE_VS_ALL):
             raise self._wrong(f"it has the unknown loss {loss}")
-        if dim <= 0 or buckets < 0 or most < 0 or least < 0 or word_ngrams < 0:
-            raise self._wrong("its sizes are negative or zero")
+        sizes = {"dim": dim, "bucket": buckets, "minn": least, "maxn": most, "wordNgrams": word_ngrams}
+        for name, size in sizes.items():
+            if not _SIZES[name][0] <= size <= _SIZES[name][1]:
+                raise self._wrong(f"its {name} is {size}, not {_SIZES[name][0]} to {_SIZES[name][1]:,}")
         words, word_ends, counts, word_count, pruned = self._dictionary()
         needs_buckets = most > 0 or word_ngrams > 1
         if needs_buckets and buckets == 0:

@@ -131,7 +131,9 @@ def _add_queued(queue, first, last, word_count, kept, is_pruned, vectors, dim, r
             if kind == _NEW_SUM:
                 for k in range(dim):
                     sums[place * dim + k] = float32(0)
-                count = _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, floats_from(sums, place * dim))
+                count = _add_rows(
+                    rows, begin, end, word_count, kept, is_pruned, vectors, dim, floats_from(sums, place * dim)
+                )
                 sum_keys[4 * place + 2] = uint64(count)
             added += int64(sum_keys[4 * place + 2])
             _add_sum(sums, place * dim, dim, hidden)
@@ -232,7 +234,9 @@ def _add_words(
                     _add_sum(sums, _SUMS * dim, dim, hidden)
         queue[entry + _END] = uint64(waiting)
         if waiting >= _WAITING:
-            added += _add_queued(queue, first, i + 1, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys)
+            added += _add_queued(
+                queue, first, i + 1, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys
+            )
             first, waiting = i + 1, int64(0)
     added += _add_queued(queue, first, queued, word_count, kept, is_pruned, vectors, dim, rows, hidden, sums, sum_keys)
     return added, tokens

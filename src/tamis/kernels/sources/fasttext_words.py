@@ -1,8 +1,8 @@
 """The kernel that makes the hash table of a fastText model's words, and how words are looked up in it.
 
-A slot of the table has four numbers. For a word of at most 16 bytes, the first two are its bytes; for a longer one, they
-are its hash and its length. The third is the number of the word plus one, with the highest bit set for a longer word; 0
-is an empty slot. The fourth is free.
+A slot of the table has four numbers. For a word of at most 16 bytes, the first two are its bytes; for a longer one,
+its hash and its length. The third is the number of the word plus one, with the highest bit set for a longer word; 0 is
+an empty slot. The fourth is free.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tamis.kernels.sources.primitives import helper, load64
 __all__ = ["SHORT", "find_word", "kernel", "keys_of", "place_of"]
 
 SHORT = 16
-"""The most bytes of a word that is its own key. (No byte of a word is zero, so shorter ones differ from longer ones.)"""
+"""The most bytes of a word that is its own key. No byte of a word is zero, so words of unequal length differ."""
 
 _LONG = uint64(1) << uint64(63)
 _NUMBER = uint64(0xFFFFFFFF)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from numpy import int64, uint32, uint64
 
 from tamis.kernels.sources.hashing import FULL
-from tamis.kernels.sources.primitives import byte_mask, copy_64_with_bit_5, helper, ints_from, load64, prefetch, trailing_zeros
+from tamis.kernels.sources.primitives import (
+    byte_mask,
+    copy_64_with_bit_5,
+    helper,
+    ints_from,
+    load64,
+    prefetch,
+    trailing_zeros,
+)
 from tamis.kernels.sources.shingles import readable_text
 
 __all__ = ["kernel"]
@@ -54,9 +62,7 @@ def _close_chunk(script, end, tote, touched, languages, counts, found):
 
 
 @helper
-def _add_quads(
-    pending, count, slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts, found
-):
+def _add_quads(pending, count, slots, bucket_mask, key_mask, values, weights, tote, touched, languages, counts, found):
     """Look up the groups of letters that wait, and add the points they give to languages.
 
     Most of it is without branches, which the processor could not predict.
@@ -196,7 +202,7 @@ def _read_run(
                 break
             kind = own
             at += width
-            if own == _LATIN or own == _OTHER:
+            if own in (_LATIN, _OTHER):
                 counts[_SCRIPT * own] += width
                 lower = int64(character & uint32(0xFFFF))
                 if width == 1:
@@ -312,8 +318,8 @@ def _is_sure(result, percent, least_letters):
 
 def kernel(
     texts, offsets, ends, row_count, readable, pieces, sample, sample_percent, percent, least_letters, characters,
-    vowels, slots, bucket_mask, key_mask, values, value_count, weights, languages, unknown, scratch, word, pending, tote,
-    touched, counts, found, results,
+    vowels, slots, bucket_mask, key_mask, values, value_count, weights, languages, unknown, scratch, word, pending,
+    tote, touched, counts, found, results,
 ):  # fmt: skip
     """Count the bytes of letters in each language.
 
@@ -342,8 +348,8 @@ def kernel(
         is_sure = False
         if size > sample:
             _count_text(
-                text, size, pieces, sample, characters, vowels, slots, bucket_mask, key_mask, values, weights, languages,
-                unknown, word, pending, tote, touched, counts, found, result,
+                text, size, pieces, sample, characters, vowels, slots, bucket_mask, key_mask, values, weights,
+                languages, unknown, word, pending, tote, touched, counts, found, result,
             )  # fmt: skip
             is_sure = _is_sure(result, sample_percent, least_letters)
         if not is_sure:

@@ -319,15 +319,13 @@ def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
 def row_adder(width: int) -> Callable[..., Any]:
     """A function ``(values, places, begin, end, first, sums, at)``: adds blocks of floats, one after the other.
 
-    The blocks begin at those of the places from ``begin`` to ``end``, plus ``first``. They are added to the sums from an
-    index on.
+    The blocks begin at those of the places from ``begin`` to ``end``, plus ``first``. They are added to the sums
+    from an index on.
     """
     block = ir.VectorType(ir.FloatType(), width)
 
     @intrinsic
-    def add(
-        typing_context: Any, values: Any, places: Any, begin: Any, end: Any, first: Any, sums: Any, at: Any
-    ) -> Any:
+    def add(typing_context: Any, values: Any, places: Any, begin: Any, end: Any, first: Any, sums: Any, at: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             values, places, begin, end, first, sums, at = arguments
             source = builder.gep(values, [first])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -42,6 +43,8 @@ class AddLanguage(TextStage):
     script_field: str | None = None
     model_path: str | None = None
     max_bytes: int | None = MAX_BYTES
+
+    releases_gil: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.max_bytes is not None and self.max_bytes < 1:

@@ -90,7 +90,9 @@ class FastTextLangId(_FastTextFilter):
         encoded = labels.dictionary_encode()
         codes = [repr(label.removeprefix(_LABEL)) for label in encoded.dictionary.to_pylist()]
         numbers = pa.array([repr(probability) for probability in probabilities.tolist()], pa.string())
-        return pc.binary_join_element_wise("[", numbers, ", ", pa.array(codes, pa.string()).take(encoded.indices), "]", "")
+        return pc.binary_join_element_wise(
+            "[", numbers, ", ", pa.array(codes, pa.string()).take(encoded.indices), "]", ""
+        )
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
         column = scores if isinstance(scores, pa.Array) else pa.array(scores, pa.string())
