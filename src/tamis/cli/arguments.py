@@ -17,6 +17,7 @@ from tamis.cli.dedup_arguments import add_dedup
 from tamis.cli.output import complain
 from tamis.cli.past_run import fetch_runs
 from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, share
+from tamis.cli.training_arguments import add_train_classifier
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -118,6 +119,9 @@ def parser() -> argparse.ArgumentParser:
         command("dedup", "dedup", "Remove duplicates: of documents, of similar ones, of lines, of passages."), shared
     )
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
+    add_train_classifier(
+        command("train-classifier", "train_classifier", "Train a text classifier on labelled texts, and evaluate it.")
+    )
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))

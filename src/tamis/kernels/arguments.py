@@ -32,8 +32,8 @@ class Array:
     """A contiguous NumPy array.
 
     Args:
-        dtype: The type of its elements: ``"uint8"``, ``"int32"``, ``"uint32"``, ``"int64"``, ``"uint64"`` or
-            ``"float64"``.
+        dtype: The type of its elements: ``"uint8"``, ``"int32"``, ``"uint32"``, ``"int64"``, ``"uint64"``,
+            ``"float32"`` or ``"float64"``.
         length: The least number of elements, as an expression in the parameters of the kernel.
         is_written: Whether the kernel writes to it.
     """

@@ -38,6 +38,7 @@ _AREAS: Final = (
             "tamis.stages.text.tokenization",
             "tamis.stages.text.sequence_packing",
             "tamis.stages.text.language",
+            "tamis.stages.text.trained_classifier",
             "tamis.stages.text.statistics.stage",
             "tamis.stages.text.download",
         ),

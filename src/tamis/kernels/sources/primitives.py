@@ -26,6 +26,7 @@ __all__ = [
     "HALVES",
     "INTS",
     "PADDING",
+    "SHORT_FLOATS",
     "SHORT_INTS",
     "WORDS",
     "any_of",
@@ -56,6 +57,7 @@ HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
 SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
+SHORT_FLOATS = types.CPointer(types.float32)
 
 # No wrapper that Python could call, and so nothing in the compiled code that needs Python; divisions as in NumPy.
 _OPTIONS = {
@@ -77,6 +79,7 @@ _POINTERS = {
     "uint64": WORDS,
     "int64": INTS,
     "float64": FLOATS,
+    "float32": SHORT_FLOATS,
 }
 
 
