@@ -17,7 +17,7 @@ from tamis.cli.dedup_arguments import add_dedup
 from tamis.cli.output import complain
 from tamis.cli.past_run import fetch_runs
 from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, share
-from tamis.cli.training_arguments import add_train_classifier
+from tamis.cli.training_arguments import add_train_classifier, add_train_lm
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -122,6 +122,7 @@ def parser() -> argparse.ArgumentParser:
     add_train_classifier(
         command("train-classifier", "train_classifier", "Train a text classifier on labelled texts, and evaluate it.")
     )
+    add_train_lm(command("train-lm", "train_lm", "Train an n-gram language model, for filters by perplexity."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))

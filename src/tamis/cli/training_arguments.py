@@ -6,7 +6,7 @@ import argparse
 
 from tamis.cli.shared_arguments import count, positive
 
-__all__ = ["add_train_classifier"]
+__all__ = ["add_train_classifier", "add_train_lm"]
 
 _INPUT = "a file, a directory or a pattern (in quotes)"
 _FORMAT = "jsonl, parquet, csv, tsv or text; else by the files' names"
@@ -49,6 +49,46 @@ def add_train_classifier(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", metavar="NAME", help=_FORMAT)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
     command.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def add_train_lm(command: argparse.ArgumentParser) -> None:
+    """Those of ``tamis train-lm``."""
+    command.add_argument("input", metavar="INPUT", nargs="*", help=_INPUT)
+    command.add_argument("--output", metavar="PATH", required=True, help="the file of the model")
+    command.add_argument("--order", metavar="N", type=positive, default=5, help="the largest n-gram (%(default)s)")
+    command.add_argument(
+        "--unit",
+        choices=("token", "word", "character"),
+        default="token",
+        help="what n-grams are made of: words and marks in lower case, words, or characters (%(default)s)",
+    )
+    command.add_argument("--text", metavar="NAME", default="text", help="the column with the text (%(default)s)")
+    command.add_argument(
+        "--min-unit-count", metavar="N", type=positive, default=2, help="rarer units count as unknown (%(default)s)"
+    )
+    command.add_argument(
+        "--min-counts",
+        metavar="N,...",
+        type=_counts,
+        default=[1, 1, 2],
+        help="how often n-grams of each order must occur, the last for all longer ones (1,1,2)",
+    )
+    command.add_argument(
+        "--max-bytes", metavar="N", type=positive, default=100_000_000, help="use so much text at most (%(default)s)"
+    )
+    command.add_argument("--exact", action="store_true", help="do not quantise probabilities")
+    command.add_argument("--arpa", metavar="PATH", help="turn this file in the ARPA format into a model instead")
+    command.add_argument("--seed", metavar="N", type=count, default=0, help="choose other texts (%(default)s)")
+    command.add_argument("--format", metavar="NAME", help=_FORMAT)
+    command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
+    command.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _counts(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"expected whole numbers from 1 up, such as 1,1,2, not {text!r}")
+    return [int(part) for part in parts]
 
 
 def _share(text: str) -> float:

@@ -520,8 +520,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
     "ngram_scores": Signature(
         conditions=(
             _UNITS_INSIDE,
-            "order >= 1 and width in (1, 2)",
-            "slots > 0 and slots & (slots - 1) == 0",
+            "order >= 1 and width in (1, 2) and 0 < slots < 2**32",
             "likely_count > 0 and likely_count & (likely_count - 1) == 0",
             "backoff_count > 0 and backoff_count & (backoff_count - 1) == 0",
         ),

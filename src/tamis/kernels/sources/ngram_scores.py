@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy import int64, uint64
 
-from tamis.kernels.sources.primitives import helper
+from tamis.kernels.sources.primitives import helper, prefetch
 from tamis.kernels.sources.text_units import settled
 
 __all__ = ["kernel"]
@@ -12,27 +12,34 @@ __all__ = ["kernel"]
 _STEP = uint64(0x9E3779B97F4A7C15)
 _LOW = uint64(0xFFFFFFFF)
 _SHORT = uint64(0xFFFF)
+_AHEAD = 6  # units: the entries of a later n-gram come from memory while earlier ones are scored
 
 
 @helper
 def look_up(table, slots, width, key):
     """The codes of an n-gram: that of its probability in the upper half, of its back-off in the lower; 0 if unknown."""
-    last = slots - 1
-    place = int64(key & _LOW) & last
-    if width == 1:
-        check = key >> uint64(32)
-        entry = table[place]
-        while entry != uint64(0):
+    place = int64(((key & _LOW) * uint64(slots)) >> uint64(32))
+    check = key >> uint64(32)
+    for _ in range(slots):
+        entry = table[width * place + width - 1]
+        if entry == uint64(0):
+            break
+        if width == 1:
             if entry >> uint64(32) == check:
                 return ((entry >> uint64(16)) & _SHORT) << uint64(32) | entry & _SHORT
-            place = (place + 1) & last
-            entry = table[place]
-        return uint64(0)
-    while table[2 * place + 1] != uint64(0):
-        if table[2 * place] == key:
-            return table[2 * place + 1]
-        place = (place + 1) & last
+        elif table[2 * place] == key:
+            return entry
+        place = place + 1 if place + 1 < slots else 0
     return uint64(0)
+
+
+@helper
+def fetch(hashes, at, begin, order, table, slots, width):
+    """Prefetch the entries of the n-grams that end at a unit."""
+    key = _STEP + hashes[at]
+    for n in range(min(order, at - begin + 1)):
+        key = settled(key if n == 0 else key + hashes[at - n] * _STEP)
+        prefetch(table, int64(((key & _LOW) * uint64(slots)) >> uint64(32)) * width)
 
 
 def kernel(
@@ -61,7 +68,7 @@ def kernel(
         hashes, counts: The units of all texts, each line followed by the mark of its end; how many each text has.
         marks: What stands for the end of a line, for its beginning, and for a unit that the model does not know.
         order: The largest n.
-        table, slots, width: The n-grams: ``slots`` entries, a power of two, of one word or two.
+        table, slots, width: The n-grams: ``slots`` entries of one word or two.
         is_closed: 1 if with every n-gram the one without its first unit is in the table.
         likely, backoffs: The numbers that codes stand for; how many is a power of two.
         context, state: Memory for the units before the current one, and the back-off of each length of context.
@@ -73,7 +80,12 @@ def kernel(
     for row in range(row_count):
         total, missing, known = 0.0, 0, 0
         at_begin = True
-        for i in range(begin, begin + counts[row]):
+        end = begin + counts[row]
+        for i in range(begin, min(begin + _AHEAD, end)):
+            fetch(hashes, i, begin, order, table, slots, width)
+        for i in range(begin, end):
+            if i + _AHEAD < end:
+                fetch(hashes, i + _AHEAD, begin, order, table, slots, width)
             if at_begin:
                 known = min(order - 1, 1)
                 context[0] = line_begin
@@ -113,5 +125,5 @@ def kernel(
             if unit == line_end:
                 at_begin = True
         logs[row], units[row], unknown[row] = total, counts[row], missing
-        begin += counts[row]
+        begin = end
     return int64(0)
