@@ -21,7 +21,7 @@ __all__ = ["OF_EACH_LABEL", "TextSample", "content_keys"]
 OF_EACH_LABEL: Final = 1000
 """Of each label so many texts are kept, if there are as many, even where a sample of all texts has fewer."""
 
-_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_STEP: Final = 0x9E3779B97F4A7C15
 _SPARE: Final = 1.5
 """How much larger than its limits the sample may become before it is cut."""
 
@@ -32,7 +32,7 @@ def content_keys(texts: pa.Array, seed: int) -> NDArray[np.uint64]:
     >>> bool(content_keys(pa.array(["a"]), 0)[0] == content_keys(pa.array(["a"]), 1)[0])
     False
     """
-    return scrambled(hash_text_64(texts) + np.uint64(seed % 2**64) * _STEP)
+    return scrambled(hash_text_64(texts) + np.uint64(seed * _STEP % 2**64))
 
 
 class TextSample:
