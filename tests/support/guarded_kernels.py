@@ -345,11 +345,14 @@ def run_sparse_step(column: pa.Array) -> Any:
 
 
 def run_ngram_scores(column: pa.Array) -> Any:
-    units = np.append(np.unique(hash_units(pa.array(["a b word the x"]), "token")[0]), [LINE_END, UNKNOWN, LINE_BEGIN])
+    marks = np.array([LINE_END, UNKNOWN, LINE_BEGIN], np.uint64)
+    units = np.append(np.unique(hash_units(pa.array(["a b word the x"]), "token")[0]), marks)
     pairs = longer_keys(np.repeat(first_keys(units), len(units)), np.tile(units, len(units)))
     keys = np.concatenate([first_keys(units), pairs[::2]])
     logs = -np.linspace(0.1, 5, len(keys))
-    tables = [NgramTable.build(3, keys, logs, logs / 7, closed, exact) for closed in (0, 1) for exact in (0, 1)]
+    tables = [
+        NgramTable.build(3, keys, logs, logs / 7, closed, exact) for closed in (True, False) for exact in (True, False)
+    ]
     return [[part.tolist() for part in table.score(*hash_units(column, "token", line_marks=True))] for table in tables]
 
 

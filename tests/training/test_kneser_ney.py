@@ -26,7 +26,9 @@ LINES = [CHANCE.choices(WORDS, range(1, 9), k=n % 9 + 1) for n in range(80)]
 OTHERS = [CHANCE.choices([*WORDS, "zz"], k=n % 8 + 1) for n in range(40)]
 
 
-def counts_of(lines: list[list[str]], order: int) -> tuple[list[Counter[tuple[str, ...]]], list[dict[tuple[str, ...], int]]]:
+def counts_of(
+    lines: list[list[str]], order: int
+) -> tuple[list[Counter[tuple[str, ...]]], list[dict[tuple[str, ...], int]]]:
     """How often each n-gram occurs, and its count for smoothing."""
     raw: list[Counter[tuple[str, ...]]] = [Counter() for _ in range(order + 1)]
     for line in lines:

@@ -74,7 +74,7 @@ def add_train_lm(command: argparse.ArgumentParser) -> None:
         help="how often n-grams of each order must occur, the last for all longer ones (1,1,2)",
     )
     command.add_argument(
-        "--max-bytes", metavar="N", type=positive, default=100_000_000, help="use so much text at most (%(default)s)"
+        "--max-bytes", metavar="N", type=positive, default=50_000_000, help="use so much text at most (%(default)s)"
     )
     command.add_argument("--exact", action="store_true", help="do not quantise probabilities")
     command.add_argument("--arpa", metavar="PATH", help="turn this file in the ARPA format into a model instead")

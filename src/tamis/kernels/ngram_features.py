@@ -147,9 +147,7 @@ def descend(
                     weights[slot, k] = weight - rate * slope / math.sqrt(square)
 
 
-def _plain_vectors(
-    hashes: NDArray[np.uint64], counts: NDArray[np.int64], longest: int, bits: int
-) -> SparseRows:
+def _plain_vectors(hashes: NDArray[np.uint64], counts: NDArray[np.int64], longest: int, bits: int) -> SparseRows:
     """What the kernel does."""
     slots: list[int] = []
     values: list[np.float32] = []

@@ -3,9 +3,9 @@
 The probability of a unit after others is that of the longest n-gram in the table that ends with it, times the back-off
 weights of the longer contexts (the definition of the ARPA format). Numbers are logarithms to the base 10.
 
-The table is a hash table with linear probing. Narrow entries have one word: 32 bits of the key and two codes of 16 bits,
-which stand for quantised numbers. Wide entries have two words: the key, and two codes of 32 bits that stand for any
-number exactly.
+The table is a hash table with linear probing. Narrow entries have one word: 32 bits of the key and two codes of 16
+bits, which stand for quantised numbers. Wide entries have two words: the key, and two codes of 32 bits that stand for
+any number exactly.
 """
 
 from __future__ import annotations
@@ -202,6 +202,6 @@ def _coded(values: NDArray[np.float64], most: int) -> tuple[NDArray[np.int64], N
         sums = np.bincount(codes, values, most - 1)
         sizes = np.bincount(codes, minlength=most - 1)
         known = sums / np.maximum(sizes, 1)
-    held = np.zeros(1 << max(1, int(len(known)).bit_length()))
+    held = np.zeros(1 << max(1, len(known).bit_length()))
     held[1 : len(known) + 1] = known
     return codes + 1, held

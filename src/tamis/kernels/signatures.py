@@ -501,7 +501,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
     ),
     "sparse_product": Signature(
         conditions=_VECTORS_INSIDE,
-        **_VECTORS,
+        **_VECTORS,  # type: ignore[arg-type]  # parameters all
         weights=_short_floats("slot_count * width"),
         slot_count=Number(),
         width=Number(),
@@ -509,7 +509,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
     ),
     "sparse_step": Signature(
         conditions=_VECTORS_INSIDE,
-        **_VECTORS,
+        **_VECTORS,  # type: ignore[arg-type]  # parameters all
         gradients=_floats("row_count * width"),
         weights=_short_floats("slot_count * width", is_written=True),
         squares=_short_floats("slot_count * width", is_written=True),

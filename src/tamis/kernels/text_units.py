@@ -82,9 +82,7 @@ def hash_units(
     hashes = np.empty(buffers.nbytes + len(buffers), np.uint64)
     counts = np.empty(len(buffers), np.int64)
     mark = np.array([LINE_END], np.uint64)
-    found = kernel(
-        *(buffers.data, buffers.offsets, len(buffers), kinds, folded, int(line_marks), mark, hashes, counts)
-    )
+    found = kernel(*(buffers.data, buffers.offsets, len(buffers), kinds, folded, int(line_marks), mark, hashes, counts))
     return hashes[:found], counts
 
 
@@ -147,4 +145,3 @@ def _plain(buffers: TextBuffers, unit: str, line_marks: bool) -> tuple[NDArray[n
                 hashes.append(LINE_END)
         counts[row] = len(hashes) - before
     return np.array(hashes, np.uint64), counts
-

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +78,9 @@ def read_arpa(path: str) -> NgramTable:
 
 
 def _opened(path: str) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
+    if path.endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return Path(path).open("rb")
 
 
 def _sections(path: str) -> Iterator[tuple[int, Iterator[tuple[int, list[bytes]]]]]:

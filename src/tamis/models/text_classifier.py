@@ -116,7 +116,7 @@ class LinearWeights:
     def save(self, path: Path) -> None:
         """Write the slots that are not zero."""
         slots = np.flatnonzero(self.weights.any(axis=1)).astype(np.uint32)
-        arrays = {"bias": self.bias, "slots": slots, "weights": self.weights[slots]}
+        arrays: dict[str, NDArray[Any]] = {"bias": self.bias, "slots": slots, "weights": self.weights[slots]}
         write_tensors(path, arrays, {"format": FORMAT})
 
     @classmethod
@@ -276,7 +276,9 @@ def _loaded(path: str, changed_ns: int) -> TextClassifier:
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path} is damaged: {error!r}") from error
     if not weights.is_file() or _sha256(weights) != digest:
-        raise ModelError(f"{weights} is not the file that {path} was written for: it is missing, damaged or was changed")
+        raise ModelError(
+            f"{weights} is not the file that {path} was written for: it is missing, damaged or was changed"
+        )
     held: Weights
     if kind == "linear":
         held = LinearWeights.load(weights, features)

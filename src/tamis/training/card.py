@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,10 @@ def card_text(trained: TrainedModel, kind: str, features: Features) -> str:
         f"Labels: {', '.join(f'`{label}`' for label in trained.labels)}.",
         "## Use",
         "```python\nfrom tamis.stages.text.trained_classifier import TrainedClassifier\n\n"
-        f'stage = TrainedClassifier(model={name!r}, filter_by=[{trained.labels[-1]!r}])\n```'.replace("'", '"'),
+        f"stage = TrainedClassifier(model={_quoted(name)}, filter_by=[{_quoted(trained.labels[-1])}])\n```",
         "## Training",
-        f"{texts['training']:,} texts for training, {texts['calibration']:,} for calibration, {texts['test']:,} for the "
-        f"test; seed {trained.training['seed']}. Texts that are equal or nearly equal are in the same part.",
+        f"{texts['training']:,} texts for training, {texts['calibration']:,} for calibration, {texts['test']:,} for "
+        f"the test; seed {trained.training['seed']}. Texts that are equal or nearly equal are in the same part.",
         _table(["label", "rows read"], [[_cell(k), f"{v:,}"] for k, v in trained.training["rows_by_label"].items()]),
         *(f"- {note}" for note in trained.notes),
         "## Evaluation",
@@ -101,5 +102,9 @@ def _cell(text: Any) -> str:
     return str(text).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "-" if value is None else f"{value:.3f}"

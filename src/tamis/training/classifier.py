@@ -147,8 +147,7 @@ def train_classifier(
             rows = InputRows(given, text_field, column, label_where, format_name=format_name)
             sampled = _sampled(rows, TextSample(max_rows, SAMPLE_BYTES, seed))
         _check_labels(sampled, features, kind)
-        trained = _train(sampled, output, folder, kind, features, epochs, test_share, seed)
-    return trained
+        return _train(sampled, output, folder, kind, features, epochs, test_share, seed)
 
 
 def evaluate_classifier(
@@ -218,7 +217,9 @@ def _sampled(rows: InputRows, sample: TextSample) -> _Sampled:
                 hint="Is it the column with the labels? A column of numbers becomes two labels with a condition: "
                 '--label-where "score >= 0.5" (label_where in Python).',
             )
-        sample.add(texts, np.array(numbers, np.int32)[np.asarray(encoded.indices)] if numbers else np.zeros(0, np.int32))
+        sample.add(
+            texts, np.array(numbers, np.int32)[np.asarray(encoded.indices)] if numbers else np.zeros(0, np.int32)
+        )
     texts, truth, keys = sample.finish()
     ordered = sorted(names)
     places = np.array([ordered.index(name) for name in names], np.int32)
@@ -265,7 +266,7 @@ def _check_labels(sampled: _Sampled, features: Features, kind: str) -> None:
         )
     if len(np.unique(sampled.truth)) < 2:
         raise DataError(
-            f"every text has the label {sampled.labels[int(sampled.truth[0])]!r}: a classifier needs at least two labels",
+            f"every text has the label {sampled.labels[int(sampled.truth[0])]!r}: a classifier needs two labels",
             hint="To find texts like these in others, give them as seeds: tamis train-classifier OTHERS --seeds THESE "
             "(seeds in Python).",
         )

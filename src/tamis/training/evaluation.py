@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from tamis.models.text_classifier import softmax
 
-__all__ = ["Doubtful", "Evaluation", "LabelFigures", "ReliabilityBin", "ThresholdFigures", "evaluate", "fit_temperature"]
+__all__ = [
+    "Doubtful",
+    "Evaluation",
+    "LabelFigures",
+    "ReliabilityBin",
+    "ThresholdFigures",
+    "evaluate",
+    "fit_temperature",
+]
 
 BINS: Final = 10
 DOUBTFUL: Final = 20

@@ -127,4 +127,3 @@ def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
     return array if pa.types.is_large_string(array.type) else array.cast(pa.large_string())
-

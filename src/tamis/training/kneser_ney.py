@@ -1,8 +1,8 @@
 """Interpolated modified Kneser-Ney smoothing (Chen and Goodman, 1998), with pruning as in Heafield et al. (2013).
 
 The probability of a unit w after a context h is (a(hw) - D(a(hw))) / a(h) + g(h) P(w | h'), where h' is h without its
-first unit, a(hw) is how often hw occurs if it is of the largest order or begins a line, and otherwise how many different
-units come before it; a(h) is the sum over all w, D one of three discounts for each order, and g(h) what is left of 1.
+first unit, a(hw) is how often hw occurs if it is of the largest order or begins a line, and otherwise how many
+different units come before it; a(h) is the sum over all w, D one of three discounts for each order, and g(h) what is left of 1.
 Below single units is the uniform distribution over all known units, the end of a line and the unknown unit.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def estimate(
     )
 
 
-def discounts_of(adjusted: NDArray[np.int64]) -> tuple[float, float, float]:
+def discounts_of(adjusted: NDArray[Any]) -> tuple[float, float, float]:
     """The discounts of n-grams that are counted once, twice, and three times or more.
 
     >>> discounts_of(np.array([1, 1, 1, 1, 2, 2, 3, 4]))

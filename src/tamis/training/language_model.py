@@ -21,7 +21,7 @@ from tamis.training.sample import TextSample
 
 __all__ = ["TrainedLanguageModel", "convert_arpa", "train_language_model"]
 
-SAMPLE_BYTES: Final = 100_000_000
+SAMPLE_BYTES: Final = 50_000_000
 SAMPLE_ROWS: Final = 10_000_000
 MOST_ORDER: Final = 8
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -88,15 +88,15 @@ def train_language_model(
 ) -> TrainedLanguageModel:
     """Train an n-gram model with interpolated modified Kneser-Ney smoothing, and write it to a file.
 
-    Of larger inputs a sample is used, so that memory is bounded: about 100 bytes for each unit of text. Equal texts
+    Of larger inputs a sample is used, so that memory is bounded: up to 200 bytes for each unit of text. Equal texts
     count once. The same texts and settings give the same file, in whatever order the texts come.
 
     Args:
         paths: JSON lines, Parquet, CSV or text files, directories or patterns.
         output: The file to write. An earlier model there is replaced; anything else is refused.
         order: The largest n.
-        unit: What n-grams are made of: ``"token"`` (words in lower case, and marks), ``"word"`` (between white space) or
-            ``"character"``.
+        unit: What n-grams are made of: ``"token"`` (words in lower case, and marks), ``"word"`` (between white space)
+            or ``"character"``.
         text_field: The column with the text.
         min_unit_count: Units that occur fewer times count as unknown.
         min_counts: How often n-grams of each order must occur to be kept; the last number holds for all longer ones.

@@ -25,9 +25,7 @@ CALIBRATION: Final = 1
 TEST: Final = 2
 
 _BANDS: Final = 12
-_MINHASH: Final = MinHash(
-    num_hashes=96, ngram=3, unit="word", normalize=("lower", "punctuation", "whitespace"), seed=1
-)
+_MINHASH: Final = MinHash(num_hashes=96, ngram=3, unit="word", normalize=("lower", "punctuation", "whitespace"), seed=1)
 _BLOCK_ROWS: Final = 4096
 
 

@@ -35,7 +35,9 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> str:
 def trained(folder: Path, kind: str) -> str:
     words = {"good": ["good", "fine", "great"], "bad": ["bad", "awful", "poor"]}
     rows = [
-        {"text": f"{words[label][n % 3]} {words[label][n % 2]} {n}", "label": label} for n in range(60) for label in words
+        {"text": f"{words[label][n % 3]} {words[label][n % 2]} {n}", "label": label}
+        for n in range(60)
+        for label in words
     ]
     source = folder / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -70,7 +72,9 @@ def test_a_label_must_be_likely_enough(linear: str) -> None:
     whole = TrainedClassifier(linear).process(DocumentBatch({"text": ["good", "good zzz www"]}))
     scores = whole["label_score"].to_pylist()
     threshold = (scores[0] + scores[1]) / 2
-    kept = TrainedClassifier(linear, min_score={"good": threshold}).process(DocumentBatch({"text": ["good", "good zzz www", "bad"]}))
+    kept = TrainedClassifier(linear, min_score={"good": threshold}).process(
+        DocumentBatch({"text": ["good", "good zzz www", "bad"]})
+    )
     assert kept["label"].to_pylist() == ["good", "bad"]
     assert [drop.reason for drop in kept.dropped] == [f"good < {threshold:g}"]
 
@@ -102,8 +106,11 @@ def test_the_result_does_not_depend_on_batches(linear: str) -> None:
 
 
 def test_a_label_that_the_model_does_not_have_is_refused(linear: str) -> None:
-    for stage in (TrainedClassifier(linear, filter_by=["goood"]), ScoreFilter(TrainedClassifierFilter(linear, "goood"))):
-        with pytest.raises(ModelError, match="no label 'goood', only 'bad', 'good'. Did you mean 'good'"):
+    for stage in (
+        TrainedClassifier(linear, filter_by=["goood"]),
+        ScoreFilter(TrainedClassifierFilter(linear, "goood")),
+    ):
+        with pytest.raises(ModelError, match=r"no label 'goood', only 'bad', 'good'. Did you mean 'good'"):
             stage.setup()
 
 
@@ -135,11 +142,17 @@ def test_in_a_pipeline_on_threads_and_processes(model: str) -> None:
 
 def test_as_a_recipe_and_with_another_threshold_afterwards(linear: str, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
-    source.write_text("".join(json.dumps({"text": f"{text} {n}"}) + "\n" for n, text in enumerate(TEXTS)), encoding="utf-8")
+    source.write_text(
+        "".join(json.dumps({"text": f"{text} {n}"}) + "\n" for n, text in enumerate(TEXTS)), encoding="utf-8"
+    )
 
     def pipeline(threshold: float, output: str) -> Pipeline:
         scorer = TrainedClassifierFilter(linear, "good", min_score=threshold)
-        stages = [JsonlReader(str(source)), ScoreFilter(scorer, score_field="good"), JsonlWriter(str(tmp_path / output))]
+        stages = [
+            JsonlReader(str(source)),
+            ScoreFilter(scorer, score_field="good"),
+            JsonlWriter(str(tmp_path / output)),
+        ]
         return Pipeline("p", stages=stages)
 
     recipe = tmp_path / "recipe.yaml"
@@ -153,4 +166,6 @@ def test_as_a_recipe_and_with_another_threshold_afterwards(linear: str, tmp_path
 
 
 def rows_in(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()
+    ]

@@ -77,7 +77,7 @@ def kernel(texts, offsets, row_count, kinds, folded, marks, line_end, hashes, co
                     else:
                         break
             else:
-                last = at + (character_bytes(byte) if kind == LEAD or kind == JOINED else 1)
+                last = at + (character_bytes(byte) if kind in (LEAD, JOINED) else 1)
                 value = (value ^ uint64(byte)) * _FACTOR
                 at += 1
                 while at < last and follows(texts, at, end):

@@ -94,9 +94,9 @@ class Resample(ProcessingStage[DocumentBatch, DocumentBatch]):
             values = values.combine_chunks()
         of_each = [self.times.get(value, self.otherwise) for value in values.dictionary.to_pylist()]
         numbers = np.append(np.array(of_each, np.float64), self.otherwise)
-        return numbers[np.asarray(values.indices.fill_null(len(of_each)))]
+        wanted: NDArray[np.float64] = numbers[np.asarray(values.indices.fill_null(len(of_each)))]
+        return wanted
 
     def _numbered(self, batch: DocumentBatch, number: int) -> DocumentBatch:
         assert self.repeat_field is not None
         return batch.with_column(self.repeat_field, arrow_array(np.full(batch.num_items, number, np.int32)))
-

@@ -88,11 +88,11 @@ class ScoreEnsemble(ProcessingStage[DocumentBatch, DocumentBatch]):
         table = task.columns(self.score_fields)
         scores = np.stack([_numbers(table, name, self.name) for name in self.score_fields])
         there = ~np.isnan(scores)
-        some = there.any(axis=0)
+        some: NDArray[np.bool_] = np.asarray(there.any(axis=0))
         if self.how in ("mean", "weights"):
             weights = np.array(self.weights or [1.0] * len(scores))[:, None] * there
             total = weights.sum(axis=0)
-            some &= total > 0
+            some = some & (total > 0)
             made = (np.where(there, scores, 0.0) * weights).sum(axis=0) / np.where(some, total, 1.0)
         elif self.how == "max":
             made = np.where(there, scores, -np.inf).max(axis=0)
@@ -137,13 +137,16 @@ class ScoreBuckets(CompositeStage[DocumentBatch, DocumentBatch]):
             raise PlanError(f"ScoreBuckets(buckets={self.buckets}): must be from 2 to 1000")
         if self.edges is not None:
             if len(self.edges) != self.buckets - 1:
-                raise PlanError(f"ScoreBuckets: {self.buckets} buckets have {self.buckets - 1} edges, not {len(self.edges)}")
+                raise PlanError(
+                    f"ScoreBuckets: {self.buckets} buckets have {self.buckets - 1} edges, not {len(self.edges)}"
+                )
             if list(self.edges) != sorted(self.edges) or any(map(math.isnan, self.edges)):
                 raise PlanError(f"ScoreBuckets(edges={self.edges}): must be numbers in ascending order")
         firsts = list(self.groups.values())
         if firsts and (firsts[0] != 0 or firsts != sorted(set(firsts)) or firsts[-1] >= self.buckets):
             raise PlanError(
-                f"ScoreBuckets(groups={self.groups}): give the first bucket of each group, from 0 up to {self.buckets - 1}"
+                f"ScoreBuckets(groups={self.groups}): give the first bucket of each group, from 0 up to "
+                f"{self.buckets - 1}"
             )
 
     def process(self, task: DocumentBatch) -> DocumentBatch:

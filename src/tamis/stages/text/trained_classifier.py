@@ -194,4 +194,3 @@ def _are_empty(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Which texts have nothing but ASCII white space."""
     blank = pc.equal(pc.ascii_trim_whitespace(pc.fill_null(texts, "")), "")
     return np.asarray(numpy_array(blank), np.bool_)
-

@@ -24,7 +24,7 @@ class PerplexityFilter(ThresholdFilter):
     infinite perplexity.
 
     Args:
-        model: A file that ``tamis train-lm`` wrote, or one in the ARPA format (``.arpa``, ``.arpa.gz``), as KenLM has it.
+        model: A file that ``tamis train-lm`` wrote, or one in the ARPA format (``.arpa``, ``.arpa.gz``), as KenLM has.
         max_perplexity: The highest perplexity that is kept; no limit when ``None``.
         min_perplexity: The lowest one; no limit when not given.
 
@@ -40,7 +40,9 @@ class PerplexityFilter(ThresholdFilter):
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ValueError("PerplexityFilter: give model, a file that tamis train-lm wrote, or one in the ARPA format")
+            raise ValueError(
+                "PerplexityFilter: give model, a file that tamis train-lm wrote, or one in the ARPA format"
+            )
 
     def model_check_or_download(self) -> None:
         """Refuse a path that leads to no model on this machine."""
