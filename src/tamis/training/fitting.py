@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import MissingExtraError
+from tamis.errors import MissingExtraError, ModelError
 from tamis.kernels.ngram_features import SparseRows, descend, ngram_vectors
 from tamis.kernels.utf8 import Utf8
 from tamis.models.text_classifier import FastTextWeights, Features, LinearWeights, fasttext_lines, softmax
@@ -19,6 +24,9 @@ from tamis.models.text_classifier import FastTextWeights, Features, LinearWeight
 __all__ = ["LinearTraining", "fit_fasttext", "fit_linear"]
 
 _BLOCK_BYTES: Final = 1 << 20
+_TRAIN: Final = (
+    "import fasttext, json, sys; fasttext.train_supervised(**json.loads(sys.argv[1])).save_model(sys.argv[2])"
+)
 
 
 @dataclass(frozen=True)
@@ -112,12 +120,8 @@ def fit_fasttext(
         longest: The largest n-gram of words.
         seed: Of the order of the texts and of the first weights.
     """
-    try:
-        import fasttext
-    except ImportError as error:
-        raise MissingExtraError(
-            "train-classifier --kind fasttext", package="fasttext-numpy2", extra="language"
-        ) from error
+    if importlib.util.find_spec("fasttext") is None:
+        raise MissingExtraError("train-classifier --kind fasttext", package="fasttext-numpy2", extra="language")
     order = np.random.default_rng(seed).permutation(len(truth))
     lines = fasttext_lines(texts)
     with tempfile.TemporaryDirectory() as folder:
@@ -126,6 +130,20 @@ def fit_fasttext(
             for row in order.tolist():
                 sink.write(b"__label__%d %s\n" % (truth[row], lines[row]))
         settings = {"epoch": epochs, "wordNgrams": longest, "seed": seed % 2**31, "thread": 1, "verbose": 0}
-        model = fasttext.train_supervised(str(file), dim=32, lr=0.5, bucket=1 << 18, minCount=2, **settings)
-        model.save_model(str(path))
+        settings |= {"input": str(file), "dim": 32, "lr": 0.5, "bucket": 1 << 18, "minCount": 2}
+        _run_fasttext(settings, path)
     return FastTextWeights(str(path), label_count)
+
+
+def _run_fasttext(settings: dict[str, Any], path: Path) -> None:
+    """Train in a process of its own.
+
+    With one thread, fastText gives first values to a tenth of its matrix and expects the rest to be zero. Memory is
+    zero only if the system has just provided it: in a new process, with every large array in a mapping of its own.
+    """
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    command = [sys.executable, "-c", _TRAIN, json.dumps(settings), str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2]
+        raise ModelError(f"fastText cannot be trained on these texts: {said or f'exit status {done.returncode}'}")

@@ -2,7 +2,7 @@
 
 The probability of a unit w after a context h is (a(hw) - D(a(hw))) / a(h) + g(h) P(w | h'), where h' is h without its
 first unit, a(hw) is how often hw occurs if it is of the largest order or begins a line, and otherwise how many
-different units come before it; a(h) is the sum over all w, D one of three discounts for each order, and g(h) what is left of 1.
+different units come before it; a(h) is the sum over all w, D one of three discounts for each order, and g(h) the rest.
 Below single units is the uniform distribution over all known units, the end of a line and the unknown unit.
 """
 
