@@ -129,7 +129,13 @@ def fit_fasttext(
         with file.open("wb") as sink:
             for row in order.tolist():
                 sink.write(b"__label__%d %s\n" % (truth[row], lines[row]))
-        settings = {"epoch": epochs, "wordNgrams": longest, "seed": seed % 2**31, "thread": 1, "verbose": 0}
+        settings: dict[str, Any] = {
+            "epoch": epochs,
+            "wordNgrams": longest,
+            "seed": seed % 2**31,
+            "thread": 1,
+            "verbose": 0,
+        }
         settings |= {"input": str(file), "dim": 32, "lr": 0.5, "bucket": 1 << 18, "minCount": 2}
         _run_fasttext(settings, path)
     return FastTextWeights(str(path), label_count)
