@@ -45,7 +45,7 @@ _NEEDED_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "pop
 _SEAL_BYTES = hashlib.sha256().digest_size
 _FOLDER_MODE = 0o700
 
-COMPILED_FROM = ("arguments.py", "compiler.py", "measures.py", "operations.py", "signatures.py")
+COMPILED_FROM = ("arguments.py", "compiler.py", "measures.py", "operations.py", "signatures.py", "span_constants.py")
 """The modules outside of ``sources`` that compiled kernels depend on."""
 
 _LOG = logging.getLogger("tamis")
