@@ -6,13 +6,17 @@ import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pycld2
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tamis.kernels.utf8 import Utf8
+from tamis.models import language
 from tamis.models.fasttext import ends_within
 from tamis.models.language import UNKNOWN, built_in_languages, load_language_model, matches_language
 from tamis.quickstart import sample_files
@@ -101,6 +105,59 @@ def test_threads_do_not_disturb_each_other() -> None:
         assert [codes.to_pylist() for codes, _ in pool.map(model.identify, [column] * 8)] == [alone] * 8
 
 
+def documents() -> list[dict[str, str]]:
+    """Documents of the sample, with the languages they are said to be in."""
+    (file,) = [file for file in sample_files() if file.endswith("docs-world-2.jsonl.gz")]
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def right(codes: pa.Array, rows: list[dict[str, str]]) -> int:
+    return sum(matches_language(code, row["lang"]) for code, row in zip(codes.to_pylist(), rows, strict=True))
+
+
+def one_by_one(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Array, NDArray[np.float64]]:
+    """What the package says of each text."""
+    with monkeypatch.context() as patch:
+        patch.setattr(language, "cld2_tables", lambda: None)
+        return load_language_model().identify(pa.array(texts, pa.string()))
+
+
+def test_documents_have_the_language_that_the_package_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = documents()
+    texts = [row["text"] for row in rows]
+    codes, certain = load_language_model().identify(pa.array(texts))
+    theirs, shares = one_by_one(texts, monkeypatch)
+    same = np.asarray(pc.equal(codes, theirs))
+    assert same.mean() > 0.99
+    assert np.abs(certain - shares)[same].mean() < 0.04
+    assert right(codes, rows) >= right(theirs, rows) - 2
+
+
+def test_sentences_have_the_language_that_the_package_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [*SENTENCES.values(), *ODD, *(row["text"][:60] for row in documents())]
+    codes, certain = load_language_model().identify(pa.array(texts))
+    theirs, shares = one_by_one(texts, monkeypatch)
+    assert codes.to_pylist() == theirs.to_pylist()
+    assert certain.tolist() == shares.tolist()
+
+
+def test_a_text_in_two_languages_is_not_certain() -> None:
+    text = f"{SENTENCES['en']} " * 12 + f"{SENTENCES['de']} " * 10
+    codes, certain = load_language_model().identify(pa.array([text]))
+    assert codes.to_pylist() == ["en"]
+    assert 0.4 < certain[0] < 0.7
+
+
+def test_a_text_has_the_same_language_in_any_company() -> None:
+    column = pa.array([row["text"] for row in documents()[:60]])
+    model = load_language_model()
+    codes, certain = model.identify(column)
+    alone = [model.identify(column.slice(row, 1)) for row in range(len(column))]
+    assert [code.to_pylist() for code, _ in alone] == [[code] for code in codes.to_pylist()]
+    assert [share.tolist() for _, share in alone] == [[share] for share in certain.tolist()]
+
+
 def test_chunks_and_slices() -> None:
     whole = pa.array(["not seen", SENTENCES["fr"], None, SENTENCES["ja"]], pa.large_string())
     column = pa.chunked_array([whole.slice(1, 1), whole.slice(0, 0), whole.slice(2)])
@@ -109,9 +166,6 @@ def test_chunks_and_slices() -> None:
 
 def test_most_of_the_sample_is_in_the_language_it_is_said_to_be_in() -> None:
     """The sample has dirt and documents that are mostly code, so not all of it."""
-    (file,) = [file for file in sample_files() if file.endswith("docs-world-2.jsonl.gz")]
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
+    rows = documents()
     codes, _ = load_language_model().identify(pa.array([row["text"] for row in rows]))
-    right = [matches_language(code, row["lang"]) for code, row in zip(codes.to_pylist(), rows, strict=True)]
-    assert sum(right) / len(right) > 0.9
+    assert right(codes, rows) / len(rows) > 0.9

@@ -21,8 +21,10 @@ import pyarrow as pa
 from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
 from tamis.kernels.bloom import BloomFilter
 from tamis.kernels.buffers import PADDING
+from tamis.kernels.fasttext import FastTextNetwork
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
+from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
 from tamis.kernels.ngram_features import descend, ngram_vectors
 from tamis.kernels.ngram_table import NgramTable, first_keys, longer_keys
@@ -356,6 +358,84 @@ def run_ngram_scores(column: pa.Array) -> Any:
     return [[part.tolist() for part in table.score(*hash_units(column, "token", line_marks=True))] for table in tables]
 
 
+def network(buckets: int, word_ngrams: int, kept: bool, sums_words: bool) -> FastTextNetwork:
+    """A fastText model with made weights, of 12 words and 3 labels; ``sums_words`` as for a softmax."""
+    words = [
+        b"</s>",
+        b"word",
+        b"the",
+        "é".encode(),
+        b"ab",
+        b"x" * 40,
+        b"http://x.io/word",
+        b"cd",
+        b"1234",
+        b"b",
+        b"#",
+        b"a",
+    ]
+    entries = [*words, b"__label__x", b"__label__y", b"__label__" + b"z" * 20]
+    chance = np.random.default_rng(buckets)
+    numbers = chance.integers(-1, buckets - 3, buckets).astype(np.int32) if kept else None
+    return FastTextNetwork(
+        words=np.frombuffer(b"".join(entries) + bytes(8), np.uint8),
+        word_ends=np.cumsum([len(entry) for entry in entries]),
+        word_count=len(words),
+        least=1,
+        most=3,
+        word_ngrams=word_ngrams,
+        buckets=buckets,
+        kept=numbers,
+        vectors=chance.standard_normal((len(words) + buckets - (3 if kept else 0), 24), np.float32),
+        weights=chance.standard_normal((24, 3), np.float32),
+        scales=np.ones(3, np.float32),
+        sums_words=sums_words,
+    )
+
+
+def run_fasttext(column: pa.Array) -> Any:
+    texts = Utf8.from_arrow(column)
+    ends = np.minimum(texts.offsets[1:], texts.offsets[:-1] + 500)
+    return [
+        [(outputs.tolist(), counts.tolist()) for outputs, counts in each.outputs(texts.data, texts.offsets, ends)]
+        for each in (network(50, 1, False, True), network(7, 3, False, False), network(50, 2, True, True))
+    ]
+
+
+def language_tables() -> LanguageTables:
+    """Tables with made values, in which every kind of character occurs."""
+    chance = np.random.default_rng(0)
+    characters = np.arange(0x10000, dtype=np.uint32)
+    code_points = np.arange(0x10000)
+    kinds = np.where(code_points < 0x300, 1, 2 + code_points % 7)
+    is_letter = (code_points >= 0x80) | np.isin(
+        code_points, list(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    )
+    characters |= (kinds << 16 | np.where(kinds == 3, 5, 0) << 20).astype(np.uint32)
+    characters[0x41:0x5B] += 32
+    characters[~is_letter] = 0
+    slots, key_mask = np.zeros(64, np.uint32), 0xFFFFFC00
+    for place, quad in enumerate((b"word", b"the", b"ab", b"cd", b"xxxx", "é".encode(), b"lore", b"ipsu"), start=1):
+        for is_first, is_last in ((True, True), (True, False), (False, True), (False, False)):
+            value = quad_hash(quad, is_first, is_last)
+            slots[4 * (value + (value >> 12) & 15) + place % 4] = value & key_mask | place
+    return LanguageTables(
+        codes=("zh", "zh-Hant", "ja", "ko", "a", "b", "c", "und"),
+        characters=characters,
+        slots=slots,
+        key_mask=key_mask,
+        values=chance.integers(0, 1 << 32, 1 << 10, np.uint32),
+        languages=(np.arange(512) % 8).astype(np.int32),
+    )
+
+
+def run_languages(column: pa.Array) -> Any:
+    column = pa.concat_arrays([column, pa.array(["ab cd é " * 200 + "x" * 900], column.type)])
+    texts = Utf8.from_arrow(column)
+    found = count_letters(texts.data, texts.offsets, texts.offsets[1:], language_tables())
+    return [part.tolist() for part in (found.language, found.nbytes, found.letters, found.is_sure)]
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
@@ -380,6 +460,9 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "sparse_product": run_sparse_product,
     "sparse_step": run_sparse_step,
     "ngram_scores": run_ngram_scores,
+    "fasttext": run_fasttext,
+    "fasttext_words": run_fasttext,
+    "languages": run_languages,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),

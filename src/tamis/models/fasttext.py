@@ -1,24 +1,27 @@
 """fastText models (Joulin et al., 2016): load one from a file, and label whole columns with it.
 
-The package holds Python's lock while it predicts, so stages that use it run on processes, not on threads.
+Files are read and labels computed by tamis itself, outside Python's lock; the package ``fasttext`` is needed only to
+train a model.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import DataError, MissingExtraError
+from tamis.errors import did_you_mean
 from tamis.kernels.utf8 import Utf8
+from tamis.models.fasttext_file import HIERARCHICAL, SOFTMAX, FastTextFile, read_fasttext
 
 __all__ = ["FastTextModel", "check_model_file", "ends_within", "load_fasttext"]
 
-_BATCH_ROWS = 1000
+_SIGMOID_STEPS = 512
+_SIGMOID_LIMIT = np.float32(8)
 
 
 class FastTextModel:
@@ -26,36 +29,141 @@ class FastTextModel:
 
     Args:
         path: Where it was loaded from.
-        inner: The model as the package ``fasttext`` knows it.
+        file: What was read from there.
     """
 
-    def __init__(self, path: str, inner: Any) -> None:
-        self.path, self._inner = path, inner
+    def __init__(self, path: str, file: FastTextFile) -> None:
+        self.path, self.labels = path, list(file.labels)
+        self._network, self._loss = file.network, file.loss
+        self._names = pa.array([*self.labels, ""], pa.string())
+        self._tree = _Tree(file.label_counts) if file.loss == HIERARCHICAL else None
 
     def predict(
         self, column: pa.Array | pa.ChunkedArray, max_bytes: int | None = None
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    ) -> tuple[pa.StringArray, NDArray[np.float32]]:
         """The likeliest label of each text and its probability; ``""`` and 0.0 where the model knows no word of it.
 
         Args:
             column: Texts. A newline, which would end what fastText looks at, counts as a space, a null as no text.
             max_bytes: How much of each text is looked at, in bytes from its beginning; ``None`` for all of it.
         """
+        labels, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+        for likely, known in self._likelihoods(column, max_bytes):
+            # Between equal scores fastText takes the last label.
+            best = likely.shape[1] - 1 - likely[:, ::-1].argmax(axis=1)
+            best_scores = _exp(likely[np.arange(len(likely)), best])
+            labels.append(np.where(known, best, len(self.labels)))
+            scores.append(np.where(known, best_scores, np.float32(0)))
+        return self._names.take(pa.array(np.concatenate(labels))), np.concatenate(scores)
+
+    def probabilities(self, column: pa.Array | pa.ChunkedArray, max_bytes: int | None = None) -> NDArray[np.float32]:
+        """The probability of each label, in the order of ``labels``: a row for each text.
+
+        A row is zero where the model knows no word of the text. Parameters are those of :meth:`predict`.
+        """
+        parts = [
+            np.where(known[:, None], _exp(likely), np.float32(0))
+            for likely, known in self._likelihoods(column, max_bytes)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.labels)), np.float32)
+
+    def probability_of(
+        self, column: pa.Array | pa.ChunkedArray, label: str, max_bytes: int | None = None
+    ) -> NDArray[np.float32]:
+        """The probability of one label in each text; 0.0 where the model knows no word of it.
+
+        Args:
+            column: Texts.
+            label: The label, with ``__label__`` or without.
+            max_bytes: How much of each text is looked at, in bytes from its beginning; ``None`` for all of it.
+        """
+        place = self._place(label)
+        parts = [np.zeros(0, np.float32)]
+        for likely, known in self._likelihoods(column, max_bytes):
+            parts.append(np.where(known, _exp(likely[:, place]), np.float32(0)))
+        return np.concatenate(parts)
+
+    def predict_top(
+        self, column: pa.Array | pa.ChunkedArray, k: int, min_probability: float = 0.0, max_bytes: int | None = None
+    ) -> tuple[pa.ListArray, pa.ListArray]:
+        """The likeliest labels of each text and their probabilities, the likeliest first.
+
+        Args:
+            column: Texts.
+            k: The most labels per text.
+            min_probability: The lowest probability of a label that is given.
+            max_bytes: How much of each text is looked at, in bytes from its beginning; ``None`` for all of it.
+        """
+        if k < 1:
+            raise ValueError(f"predict_top(k={k}): must be at least 1")
+        found = self.probabilities(column, max_bytes)
+        order = np.argsort(-found, axis=1, kind="stable")[:, :k]
+        scores = np.take_along_axis(found, order, axis=1)
+        given = (scores > 0) & (scores >= min_probability)
+        offsets = pa.array(np.concatenate(([0], np.cumsum(given.sum(axis=1)))), pa.int32())
+        names = self._names.take(pa.array(order[given]))
+        return pa.ListArray.from_arrays(offsets, names), pa.ListArray.from_arrays(offsets, pa.array(scores[given]))
+
+    def _place(self, label: str) -> int:
+        for name in (label, f"__label__{label}"):
+            if name in self.labels:
+                return self.labels.index(name)
+        known = [name.removeprefix("__label__") for name in self.labels]
+        hint = did_you_mean(label.removeprefix("__label__"), known) or f" It has {', '.join(known[:10])}."
+        raise ValueError(f"{self.path} has no label {label!r}.{hint}")
+
+    def _likelihoods(
+        self, column: pa.Array | pa.ChunkedArray, max_bytes: int | None
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+        """The logarithms of probabilities, and which texts the model knows a word of: some rows at a time.
+
+        fastText adds 1e-5 to a probability before it takes the logarithm, and gives the exponential of that.
+        """
         texts = Utf8.from_arrow(column)
-        bounds = list(zip(texts.offsets[:-1].tolist(), ends_within(texts, max_bytes).tolist(), strict=True))
-        data = texts.data.data
-        labels: list[str] = []
-        probabilities: list[float] = []
-        for first in range(0, len(bounds), _BATCH_ROWS):
-            # The binding takes UTF-8 bytes as readily as str, which it would have to encode.
-            lines = [
-                bytes(data[start:end]).replace(b"\n", b" ") + b"\n"
-                for start, end in bounds[first : first + _BATCH_ROWS]
-            ]
-            for found, likely in zip(*self._inner.multilinePredict(lines, 1, 0.0, "strict"), strict=True):
-                labels.append(found[0] if found else "")
-                probabilities.append(likely[0] if found else 0.0)
-        return labels, np.array(probabilities, np.float32)
+        for outputs, counts in self._network.outputs(texts.data, texts.offsets, ends_within(texts, max_bytes)):
+            if self._tree is not None:
+                yield self._tree.likelihoods(outputs), counts > 0
+            else:
+                yield _log(_softmax(outputs) if self._loss == SOFTMAX else _sigmoids(outputs)), counts > 0
+
+
+class _Tree:
+    """The binary tree of hierarchical softmax: Huffman's, with labels that are seen often near the root.
+
+    Args:
+        counts: How often each label was seen, in descending order.
+    """
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        labels = len(counts)
+        totals = [*counts.tolist(), *[10**15] * (labels - 1)]
+        parents, sides = [-1] * len(totals), [False] * len(totals)
+        leaf, node = labels - 1, labels
+        for made in range(labels, 2 * labels - 1):
+            pair = []
+            for _ in range(2):
+                if leaf >= 0 and totals[leaf] < totals[node]:
+                    pair.append(leaf)
+                    leaf -= 1
+                else:
+                    pair.append(node)
+                    node += 1
+            totals[made] = totals[pair[0]] + totals[pair[1]]
+            parents[pair[0]] = parents[pair[1]] = made
+            sides[pair[1]] = True
+        self._labels = labels
+        # Children after their parents, so that scores are summed from the root down.
+        self._steps = [(node, parents[node], sides[node]) for node in range(2 * labels - 3, -1, -1)]
+
+    def likelihoods(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logarithm of the probability of each label, from the outputs of the inner nodes."""
+        with np.errstate(over="ignore"):
+            right = (1 / (1 + _exp(-outputs).astype(np.float64))).astype(np.float32)
+        logs = _log((np.float32(1) - right).astype(np.float64)), _log(right.astype(np.float64))
+        scores = np.zeros((2 * self._labels - 1, len(outputs)), np.float32)
+        for node, parent, side in self._steps:
+            np.add(scores[parent], logs[side][:, parent - self._labels], out=scores[node])
+        return np.ascontiguousarray(scores[: self._labels].T)
 
 
 def load_fasttext(path: str, needed_by: str) -> FastTextModel:
@@ -65,10 +173,6 @@ def load_fasttext(path: str, needed_by: str) -> FastTextModel:
         path: A ``.bin`` or ``.ftz`` file.
         needed_by: What it is for, for error messages.
     """
-    try:
-        import fasttext  # noqa: F401 - so that a missing package is found before a missing file
-    except ImportError as e:
-        raise MissingExtraError(needed_by, package="fasttext-numpy2", extra="language") from e
     check_model_file(path, needed_by)
     return _loaded(path, os.stat(path).st_mtime_ns)
 
@@ -102,11 +206,41 @@ def ends_within(texts: Utf8, max_bytes: int | None) -> NDArray[np.int64]:
     return np.maximum(cuts, starts)
 
 
+def _softmax(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Rounded and summed as fastText does it: labels of nearly equal probability otherwise change places."""
+    shares = _exp(outputs - outputs.max(axis=1, keepdims=True))
+    shares /= np.cumsum(shares, axis=1)[:, -1:]
+    made: NDArray[np.float64] = shares.astype(np.float64)
+    return made
+
+
+def _sigmoids(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The logistic function in steps of 1/32, as fastText takes it from a table."""
+    inside = np.clip(outputs, -_SIGMOID_LIMIT, _SIGMOID_LIMIT)
+    steps = ((inside + _SIGMOID_LIMIT) * np.float32(_SIGMOID_STEPS) / _SIGMOID_LIMIT / np.float32(2)).astype(np.int64)
+    values = _sigmoid_table()[steps]
+    return np.where(outputs < -_SIGMOID_LIMIT, 0.0, np.where(outputs > _SIGMOID_LIMIT, 1.0, values))
+
+
+@functools.cache
+def _sigmoid_table() -> NDArray[np.float64]:
+    limit = int(_SIGMOID_LIMIT)
+    steps = (np.arange(_SIGMOID_STEPS + 1, dtype=np.float32) * (2 * limit)) / np.float32(_SIGMOID_STEPS) - limit
+    values: NDArray[np.float64] = (1 / (1 + _exp(-steps).astype(np.float64))).astype(np.float32).astype(np.float64)
+    return values
+
+
+def _exp(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rounded from 64 bits: NumPy's exponential of 32 bits depends on how an array lies in memory."""
+    made: NDArray[np.float32] = np.exp(values.astype(np.float64)).astype(np.float32)
+    return made
+
+
+def _log(probabilities: NDArray[np.float64]) -> NDArray[np.float32]:
+    logs: NDArray[np.float32] = np.log(probabilities + 1e-5).astype(np.float32)
+    return logs
+
+
 @functools.lru_cache(maxsize=4)
 def _loaded(path: str, changed_ns: int) -> FastTextModel:
-    import fasttext
-
-    try:
-        return FastTextModel(path, fasttext.load_model(path).f)
-    except ValueError as e:
-        raise DataError("it is no fastText model", path=path, hint=f"fastText says: {e}") from e
+    return FastTextModel(path, read_fasttext(path))

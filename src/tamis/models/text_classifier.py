@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.errors import MissingExtraError, ModelError, did_you_mean
+from tamis.errors import ModelError, did_you_mean
 from tamis.kernels.ngram_features import MOST_BITS, ngram_vectors
 from tamis.kernels.text_units import UNITS
 from tamis.kernels.utf8 import Utf8
-from tamis.models.fasttext import ends_within
+from tamis.models.fasttext import ends_within, load_fasttext
 from tamis.models.tensor_file import read_tensors, write_tensors
 
 __all__ = [
@@ -134,7 +134,7 @@ class LinearWeights:
 
 @dataclass(frozen=True, eq=False)
 class FastTextWeights:
-    """A fastText model whose labels are ``__label__0``, ``__label__1`` and so on. It holds Python's lock.
+    """A fastText model whose labels are ``__label__0``, ``__label__1`` and so on.
 
     Args:
         path: The model.
@@ -145,17 +145,13 @@ class FastTextWeights:
     label_count: int
 
     def scores(self, texts: pa.Array) -> NDArray[np.float64]:
-        """The logarithms of the probabilities."""
-        inner = _fasttext(self.path)
-        found = np.full((len(texts), self.label_count), _LEAST)
-        lines = [line + b"\n" for line in fasttext_lines(texts)]
-        for begin in range(0, len(lines), 1000):
-            some = lines[begin : begin + 1000]
-            labels, likely = inner.multilinePredict(some, self.label_count, 0.0, "strict")
-            for row, (names, shares) in enumerate(zip(labels, likely, strict=True), start=begin):
-                for name, share in zip(names, shares, strict=True):
-                    found[row, int(name.removeprefix(_LABEL))] = max(share, _LEAST)
-        logs: NDArray[np.float64] = np.log(found)
+        """The logarithms of the probabilities; equal where the model knows no word of a text."""
+        model = load_fasttext(self.path, "a text classifier")
+        places = [int(label.removeprefix(_LABEL)) for label in model.labels]
+        found = np.zeros((len(texts), self.label_count))
+        if len(texts):
+            found[:, places] = model.probabilities(pc.replace_substring(texts, _LABEL, " "))
+        logs: NDArray[np.float64] = np.log(np.maximum(found, _LEAST))
         return logs
 
 
@@ -285,15 +281,6 @@ def _loaded(path: str, changed_ns: int) -> TextClassifier:
     else:
         held = FastTextWeights(str(weights), len(labels))
     return TextClassifier(labels, kind, features, held, temperature)
-
-
-@functools.lru_cache(maxsize=8)
-def _fasttext(path: str) -> Any:
-    try:
-        import fasttext
-    except ImportError as error:
-        raise MissingExtraError("a fastText classifier", package="fasttext-numpy2", extra="language") from error
-    return fasttext.load_model(path).f
 
 
 def _sha256(path: Path) -> str:

@@ -39,14 +39,18 @@ __all__ = [
     "compiled_for",
     "copy_64",
     "copy_64_replacing",
+    "copy_64_with_bit_5",
     "count_ones",
     "equal_mask",
+    "floats_from",
     "folded_mask",
     "helper",
+    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
     "prefetch",
+    "row_adder",
     "trailing_zeros",
     "words_from",
 ]
@@ -78,8 +82,8 @@ _POINTERS = {
     "uint32": HALVES,
     "uint64": WORDS,
     "int64": INTS,
-    "float64": FLOATS,
     "float32": SHORT_FLOATS,
+    "float64": FLOATS,
 }
 
 
@@ -188,6 +192,19 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
 
 
 @intrinsic
+def copy_64_with_bit_5(typing_context: Any, target: Any, at: Any, source: Any, index: Any) -> Any:
+    """Copy the 64 bytes from an index on with bit 5 set in each, which makes ASCII letters lower case."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, at, source, index = arguments
+        block = builder.or_(_block(builder, source, index), _same(32))
+        builder.store(block, builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(BYTES, types.int64, BYTES, types.int64), generate
+
+
+@intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
     """Prefetch the memory around an index of bytes or other elements, which need not exist."""
 
@@ -277,6 +294,54 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return INTS(BYTES, types.int64), generate
+
+
+@intrinsic
+def floats_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The floats of 32 bits from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return SHORT_FLOATS(SHORT_FLOATS, types.int64), generate
+
+
+@intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
+
+
+def row_adder(width: int) -> Callable[..., Any]:
+    """A function ``(values, places, begin, end, first, sums, at)``: adds blocks of floats, one after the other.
+
+    The blocks begin at those of the places from ``begin`` to ``end``, plus ``first``. They are added to the sums
+    from an index on.
+    """
+    block = ir.VectorType(ir.FloatType(), width)
+
+    @intrinsic
+    def add(typing_context: Any, values: Any, places: Any, begin: Any, end: Any, first: Any, sums: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            values, places, begin, end, first, sums, at = arguments
+            source = builder.gep(values, [first])
+            target = builder.bitcast(builder.gep(sums, [at]), block.as_pointer())
+            held = cgutils.alloca_once_value(builder, builder.load(target, align=4))
+            with cgutils.for_range(builder, end, start=begin) as loop:
+                place = builder.load(builder.gep(places, [loop.index]), align=8)
+                added = builder.bitcast(builder.gep(source, [place]), block.as_pointer())
+                builder.store(builder.fadd(builder.load(held), builder.load(added, align=4)), held)
+            builder.store(builder.load(held), target, align=4)
+            return context.get_dummy_value()
+
+        number = types.int64
+        return types.void(SHORT_FLOATS, INTS, number, number, number, SHORT_FLOATS, number), generate
+
+    return add
 
 
 @intrinsic

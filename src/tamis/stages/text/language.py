@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -43,6 +44,8 @@ class AddLanguage(TextStage):
     model_path: str | None = None
     max_bytes: int | None = MAX_BYTES
 
+    releases_gil: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.max_bytes is not None and self.max_bytes < 1:
             raise ValueError(f"AddLanguage(max_bytes={self.max_bytes}): must be at least 1, or None for whole texts")
@@ -51,11 +54,6 @@ class AddLanguage(TextStage):
             raise ValueError(f"AddLanguage: columns get in each other's way: {', '.join([self.text_field, *written])}")
         if self.model_path is None:
             built_in_languages()  # says which package is missing before anything runs
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
-        """Whether the model works outside Python's lock: the built-in one does, fastText does not."""
-        return self.model_path is None
 
     def outputs(self) -> tuple[list[str], list[str]]:
         fields = (self.language_field, self.score_field, self.script_field)

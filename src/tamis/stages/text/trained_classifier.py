@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +52,8 @@ class TrainedClassifier(TextStage):
     probability_fields: dict[str, str] = field(default_factory=dict)
     min_score: dict[str, float] = field(default_factory=dict)
 
+    releases_gil: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if not self.model:
             raise PlanError("TrainedClassifier: give model, the folder that tamis train-classifier wrote")
@@ -68,11 +71,6 @@ class TrainedClassifier(TextStage):
             raise PlanError(
                 f"TrainedClassifier: columns get in each other's way: {', '.join([self.text_field, *written])}"
             )
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # true of a stage, not of its class
-        """Whether the model works outside Python's lock: a linear one does, fastText does not."""
-        return self._model().kind == "linear"
 
     def outputs(self) -> tuple[list[str], list[str]]:
         fields = [self.label_field, *([] if self.score_field is None else [self.score_field])]
@@ -164,10 +162,6 @@ class TrainedClassifierFilter(ThresholdFilter):
     def __post_init__(self) -> None:
         if not self.model or not self.label:
             raise ValueError("TrainedClassifierFilter: give model, a model's folder, and one of its labels")
-
-    @property
-    def vectorised(self) -> bool:
-        return super().vectorised and load_text_classifier(self.model, type(self).__name__).kind == "linear"
 
     def model_check_or_download(self) -> None:
         """Refuse a folder that holds no such model on this machine."""

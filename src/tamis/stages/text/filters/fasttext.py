@@ -1,6 +1,6 @@
 """Filters that ask a fastText model: which language a text is in, and how good it is.
 
-Both need ``tamis[language]`` and the path of a model, which every machine must be able to read.
+Both need the path of a model, which every machine must be able to read.
 """
 
 from __future__ import annotations
@@ -31,17 +31,13 @@ _SPARE_BITS = np.uint64((1 << 29) - 1)
 
 
 class _FastTextFilter(DocumentFilter):
-    """What both share: the model file, and that fastText holds Python's lock."""
+    """What both share: the model file."""
 
     model_path: str
 
     def __post_init__(self) -> None:
         if not self.model_path:
             raise ValueError(f"{type(self).__name__}: give model_path, the path of a fastText model (.bin or .ftz)")
-
-    @property
-    def vectorised(self) -> bool:
-        return False  # so that it runs on processes
 
     def model_check_or_download(self) -> None:
         """Refuse a path that leads to no file on this machine."""
@@ -51,7 +47,7 @@ class _FastTextFilter(DocumentFilter):
         """Load the model; once in each process."""
         load_fasttext(self.model_path, type(self).__name__)
 
-    def _predict(self, column: pa.Array | pa.ChunkedArray) -> tuple[list[str], NDArray[np.float32]]:
+    def _predict(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.float32]]:
         return load_fasttext(self.model_path, type(self).__name__).predict(column)
 
 
@@ -91,9 +87,12 @@ class FastTextLangId(_FastTextFilter):
 
     def score_column(self, column: pa.ChunkedArray) -> pa.Array:
         labels, probabilities = self._predict(pc.utf8_trim(column, characters=WHITE_SPACE))
-        codes = (label.removeprefix(_LABEL) for label in labels)
-        scores = [f"[{p!r}, {code!r}]" for p, code in zip(probabilities.tolist(), codes, strict=True)]
-        return pa.array(scores, pa.string())
+        encoded = labels.dictionary_encode()
+        codes = [repr(label.removeprefix(_LABEL)) for label in encoded.dictionary.to_pylist()]
+        numbers = pa.array([repr(probability) for probability in probabilities.tolist()], pa.string())
+        return pc.binary_join_element_wise(
+            "[", numbers, ", ", pa.array(codes, pa.string()).take(encoded.indices), "]", ""
+        )
 
     def keep_scores(self, scores: pa.Array | NDArray[Any]) -> NDArray[np.bool_]:
         column = scores if isinstance(scores, pa.Array) else pa.array(scores, pa.string())
@@ -157,7 +156,7 @@ class FastTextQualityFilter(_FastTextFilter):
     def score_column(self, column: pa.ChunkedArray) -> NDArray[np.float64]:
         texts = pc.fill_null(column, "")
         labels, likely = self._predict(pc.replace_substring(texts, _LABEL, " "))
-        is_label = np.asarray(pc.equal(pa.array(labels, pa.string()), self.label))
+        is_label = np.asarray(pc.equal(labels, self.label))
         scores = np.clip(np.where(is_label, likely, 1 - likely), np.float32(0), _HIGHEST).astype(np.float64)
         marked = scores.view(np.uint64) | (hash_text_128(texts)[:, 1] & _SPARE_BITS)
         return marked.view(np.float64)

@@ -61,10 +61,6 @@ class LanguageFilter(ThresholdFilter):
                         f"{did_you_mean(wanted, known)} Languages have ISO 639-1 codes, such as 'en'."
                     )
 
-    @property
-    def vectorised(self) -> bool:
-        return self.model_path is None  # fastText holds Python's lock, CLD2 does not
-
     def model_check_or_download(self) -> None:
         """Refuse a model path that leads to no file on this machine."""
         if self.model_path is not None:
