@@ -125,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
     add_train_lm(command("train-lm", "train_lm", "Train an n-gram language model, for filters by perplexity."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
+    _add_models(command("models", "models", "List the models that stages use, fetch them, or check and bundle them."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
     _add_monitor(command("monitor", "monitor", "Write files that start Prometheus and Grafana against runs."))
@@ -220,6 +221,25 @@ def _add_stages(command: argparse.ArgumentParser) -> None:
 
 def _add_recipes(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", nargs="?", help="print one, to change it: tamis recipes c4 > my.yaml")
+    command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
+
+
+def _add_models(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "action",
+        metavar="list|fetch|bundle|check",
+        nargs="?",
+        choices=("list", "fetch", "bundle", "check"),
+        default="list",
+        help="list the models (the default), fetch one to this machine, copy one to a folder for a machine without a "
+        "network, or check that the files of one are what they should be",
+    )
+    command.add_argument("name", metavar="NAME", nargs="?", help="a name on the Hugging Face hub, or a folder")
+    command.add_argument("folder", metavar="FOLDER", nargs="?", help="with bundle: where TAMIS_MODELS_DIR will be")
+    command.add_argument("--revision", metavar="COMMIT", help="the commit, branch or tag on the hub")
+    command.add_argument("--cache-dir", metavar="DIR", help="where the hub's files are kept")
+    command.add_argument("--allow-pickle", action="store_true", help="also take weights that could run code")
+    command.add_argument("--trust-remote-code", action="store_true", help="also take Python code of the model")
     command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
 
 
