@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import tempfile
 import time
 from collections import Counter
@@ -72,9 +73,7 @@ def classify(table: pa.Table, folder: str) -> None:
     size = sum(each.nbytes for each in texts) / 1e6
     print(f"classify   tamis {size / ours:.0f} MB/s, scikit-learn {size / theirs:.1f} MB/s: {theirs / ours:.1f} x")
     print(f"           accuracy {accuracy:.4f} and {(guesses == truth).mean():.4f}")
-    print(
-        f"train      tamis {ours_training:.1f} s, with reading, splitting, calibration; scikit-learn {their_training:.1f} s"
-    )
+    print(f"train      tamis {ours_training:.1f} s (it reads, splits, calibrates), scikit-learn {their_training:.1f} s")
 
 
 def write_arpa(path: Path, lines: list[list[str]]) -> None:
@@ -102,7 +101,7 @@ def perplexity(texts: list[str], folder: str) -> None:
     batches = [pa.array(texts[i : i + BATCH]) for i in range(0, len(texts), BATCH)]
 
     def score_theirs() -> list[float]:
-        return [sum(theirs_model.score(line) for line in text.split("\n") if line.split()) for text in texts]
+        return [sum(theirs_model.score(line) for line in text.split("\n") if line.encode().split()) for text in texts]
 
     ours, logs = cpu_seconds(lambda: np.concatenate([model.score(each).logs for each in batches]))
     theirs, others = cpu_seconds(score_theirs)
@@ -122,8 +121,8 @@ def main() -> None:
     table = table.take(np.random.default_rng(0).permutation(table.num_rows)[: arguments.rows])
     with tempfile.TemporaryDirectory() as folder:
         classify(table, folder)
-        # KenLM takes a literal <s> for the beginning of a line, tamis for a word.
-        perplexity([text.replace("\x00", "").replace("<s>", "") for text in table["text"].to_pylist()], folder)
+        # KenLM takes a literal <s> or </s> for the beginning or the end of a line, tamis for a word.
+        perplexity([re.sub("\x00|</?s>", "", text) for text in table["text"].to_pylist()], folder)
 
 
 if __name__ == "__main__":
