@@ -90,26 +90,39 @@ def estimate(
     least = [*(min_counts or (1,)), *[(min_counts or (1,))[-1]] * order][:order]
     orders = _orders(tokens, depth, order)
     _add_unknown(orders[0])
-    discounts = []
+    discounts, pruned = [], []
     for n, held in enumerate(orders):
         _adjust(held, orders[n + 1] if n + 1 < order else None, n + 1)
         held.kept = np.ones(len(held.keys), np.bool_) if n == 0 else held.counts >= least[n]
         discounts.append(_smooth(held, orders[n - 1] if n else None))
+        pruned.append(int((~held.kept).sum()))
         held.adjusted = held.counts = held.context = np.zeros(0, np.int32)  # to free memory
+        if n:
+            _drop_pruned(orders[n - 1])
+    _drop_pruned(orders[-1])
     with np.errstate(divide="ignore"):
-        likely = np.concatenate([np.log10(held.likely[held.kept]) for held in orders])
-        backoffs = np.concatenate([np.log10(held.backoffs[held.kept]) for held in orders])
+        likely = np.concatenate([np.log10(held.likely) for held in orders])
+        backoffs = np.concatenate([np.log10(held.backoffs) for held in orders])
     likely = np.maximum(likely, _NEVER)
     backoffs = np.maximum(backoffs, _NEVER)
-    keys = np.concatenate([held.keys[held.kept] for held in orders])
+    keys = np.concatenate([held.keys for held in orders])
+    ngrams = [len(held.keys) for held in orders]
     table = NgramTable.build(order, keys, likely, backoffs, is_closed=True, exact=exact)
     return Smoothed(
         table,
-        [int(held.kept.sum()) for held in orders],
-        [int((~held.kept).sum()) for held in orders],
+        ngrams,
+        pruned,
         discounts,
-        len(orders[0].keys) - 1,
+        ngrams[0] - 1,
     )
+
+
+def _drop_pruned(held: _Order) -> None:
+    """Leave nothing but the n-grams that are kept, once no other order refers to them by number."""
+    for name in ("keys", "likely", "backoffs"):
+        setattr(held, name, getattr(held, name)[held.kept])
+    held.shorter = np.zeros(0, np.int32)
+    held.begins = held.kept = np.zeros(0, np.bool_)
 
 
 def discounts_of(adjusted: NDArray[Any]) -> tuple[float, float, float]:
