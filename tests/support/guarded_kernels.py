@@ -38,7 +38,10 @@ from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
+from tamis.kernels.ngram_features import descend, ngram_vectors
+from tamis.kernels.ngram_table import NgramTable, first_keys, longer_keys
 from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
+from tamis.kernels.text_units import LINE_BEGIN, LINE_END, UNITS, UNKNOWN, hash_units
 from tamis.kernels.token_means import token_means
 from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
@@ -396,6 +399,41 @@ def run_tokens(name: str) -> Callable[[pa.Array], Any]:
     return run
 
 
+def run_text_units(column: pa.Array) -> Any:
+    return [[part.tolist() for part in hash_units(column, unit, marks)] for unit in UNITS for marks in (False, True)]
+
+
+def run_ngram_features(column: pa.Array) -> Any:
+    found = [ngram_vectors(column, unit, longest, 12) for unit, longest in (("token", 2), ("character", 5))]
+    return [(each.slots.tolist(), each.values.tolist(), each.ends.tolist()) for each in found]
+
+
+def run_sparse_product(column: pa.Array) -> Any:
+    vectors = ngram_vectors(column, "token", 2, 12)
+    weights = np.arange(3 * 4096, dtype=np.float32).reshape(-1, 3)
+    return vectors.times(weights).tolist()
+
+
+def run_sparse_step(column: pa.Array) -> Any:
+    vectors = ngram_vectors(column, "token", 2, 10)
+    weights, squares = np.ones((1024, 2), np.float32), np.zeros((1024, 2), np.float32)
+    rows = np.arange(len(vectors))[::-1].copy()
+    descend(vectors, rows, np.linspace(-1, 1, 2 * len(rows)).reshape(-1, 2), weights, squares, 0.5, 0.01)
+    return weights.tolist(), squares.tolist()
+
+
+def run_ngram_scores(column: pa.Array) -> Any:
+    marks = np.array([LINE_END, UNKNOWN, LINE_BEGIN], np.uint64)
+    units = np.append(np.unique(hash_units(pa.array(["a b word the x"]), "token")[0]), marks)
+    pairs = longer_keys(np.repeat(first_keys(units), len(units)), np.tile(units, len(units)))
+    keys = np.concatenate([first_keys(units), pairs[::2]])
+    logs = -np.linspace(0.1, 5, len(keys))
+    tables = [
+        NgramTable.build(3, keys, logs, logs / 7, closed, exact) for closed in (True, False) for exact in (True, False)
+    ]
+    return [[part.tolist() for part in table.score(*hash_units(column, "token", line_marks=True))] for table in tables]
+
+
 def network(buckets: int, word_ngrams: int, kept: bool, sums_words: bool) -> FastTextNetwork:
     """A fastText model with made weights, of 12 words and 3 labels; ``sums_words`` as for a softmax."""
     words = [
@@ -497,6 +535,11 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "window_hashes": run_window_hashes,
     "hash_order": run_hash_order,
     "span_removal": run_span_removal,
+    "text_units": run_text_units,
+    "ngram_features": run_ngram_features,
+    "sparse_product": run_sparse_product,
+    "sparse_step": run_sparse_step,
+    "ngram_scores": run_ngram_scores,
     "fasttext": run_fasttext,
     "fasttext_words": run_fasttext,
     "languages": run_languages,

@@ -18,6 +18,7 @@ from tamis.cli.embedding_arguments import add_map, add_search
 from tamis.cli.output import complain
 from tamis.cli.past_run import fetch_runs
 from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, share
+from tamis.cli.training_arguments import add_train_classifier, add_train_lm
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -121,6 +122,10 @@ def parser() -> argparse.ArgumentParser:
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
     add_search(command("search", "search", "Find the rows whose embeddings are nearest to that of a text."))
     add_map(command("map", "map", "Show how diverse embeddings are, their clusters, and a map of them."))
+    add_train_classifier(
+        command("train-classifier", "train_classifier", "Train a text classifier on labelled texts, and evaluate it.")
+    )
+    add_train_lm(command("train-lm", "train_lm", "Train an n-gram language model, for filters by perplexity."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_models(command("models", "models", "List the models that stages use, fetch them, or check and bundle them."))

@@ -41,6 +41,8 @@ _AREAS: Final = (
             "tamis.stages.text.models.tokenizer",
             "tamis.stages.text.sequence_packing",
             "tamis.stages.text.language",
+            "tamis.stages.text.trained_classifier",
+            "tamis.stages.text.causal_perplexity",
             "tamis.stages.text.statistics.stage",
             "tamis.stages.text.download",
         ),
