@@ -15,7 +15,7 @@ from tamis.arrays import arrow_array, numpy_array, one_array
 from tamis.kernels.hashing import hash_text_64
 from tamis.kernels.products import products_on
 from tamis.stages.deduplication.fuzzy.groups import spread
-from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
+from tamis.stages.deduplication.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.marks import write_marks
 from tamis.stages.deduplication.semantic.cell import KEPT, OPEN, REMOVED, find_similar
 from tamis.stages.deduplication.semantic.compare import LoadedCell, cell_parts, load_cell, similar_table, write_similar
