@@ -11,6 +11,7 @@ import inspect
 import platform
 import sys
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +52,20 @@ def compile_kernel(name: str, portable: bool = False) -> bytes:
 
 def compile_for_package() -> list[Path]:
     """Compile all kernels into the package, to ship with it."""
-    files = []
-    for name in NAMES:
-        final = cache.packaged_file(name)
-        if cache.stored_code(final) is None:
-            final.parent.mkdir(exist_ok=True)
-            cache.store_code(final, compile_kernel(name, portable=True))
-        files.append(final)
-    for other in set(files[0].parent.glob("*.o")) - set(files):
+    files = {name: cache.packaged_file(name) for name in NAMES}
+    folder = files[NAMES[0]].parent
+    folder.mkdir(exist_ok=True)
+    missing = [name for name, file in files.items() if cache.stored_code(file) is None]
+    with ProcessPoolExecutor() as processes:
+        for name, code in zip(missing, processes.map(_portable_code, missing), strict=True):
+            cache.store_code(files[name], code)
+    for other in {*folder.glob("*.o")} - {*files.values()}:
         other.unlink()
-    return files
+    return [*files.values()]
+
+
+def _portable_code(name: str) -> bytes:
+    return compile_kernel(name, portable=True)
 
 
 def compile_into_cache(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,12 +30,19 @@ class Step:
         before: Rows that entered the stage.
         after: Rows that it kept.
         counts_rows: Whether these are rows: not so for a stage that lists files or that hands nothing on.
+        inner_seconds: The time of the internal stages that the stage is made of, which are not shown.
     """
 
     stage: StageStats
     before: int
     after: int
     counts_rows: bool = True
+    inner_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time of the stage and of the internal stages that it is made of."""
+        return self.stage.seconds + self.inner_seconds
 
     @property
     def lost(self) -> int:
@@ -58,23 +66,33 @@ class Step:
 
 
 def steps(stages: Sequence[StageStats]) -> list[Step]:
-    """How many rows entered and left each stage; internal stages are left out.
+    """How many rows entered and left each stage.
+
+    Internal stages are left out. Their time counts for the stage they are part of, which their names begin with:
+    ``"deduplicate (hash)"`` is part of ``"deduplicate"``.
 
     >>> reader = StageStats("read", tasks_in=1, rows_in=1, rows_out=90, bytes_out=9000, quarantined=10)
     >>> words = StageStats("words", tasks_in=1, rows_in=90, rows_out=60, dropped={"words < 50": 30})
     >>> [(s.before, s.after) for s in steps([reader, words])]
     [(100, 90), (90, 60)]
+    >>> hashing = StageStats("deduplicate (hash)", internal=True, seconds=2.0)
+    >>> [step.seconds for step in steps([hashing, StageStats("deduplicate", seconds=1.0)])]
+    [3.0]
     """
-    return [_step(stage) for stage in stages if not stage.internal]
+    inner: defaultdict[str, float] = defaultdict(float)
+    for stage in stages:
+        if stage.internal:
+            inner[stage.name.rpartition(" (")[0]] += stage.seconds
+    return [_step(stage, inner[stage.name]) for stage in stages if not stage.internal]
 
 
-def _step(stage: StageStats) -> Step:
+def _step(stage: StageStats, inner_seconds: float) -> Step:
     lost = stage.rows_dropped + stage.quarantined
     hands_nothing_on = not stage.rows_out and not stage.files and not lost
     counts_rows = stage.tasks_in > 0 and not hands_nothing_on  # the input of a source is names of files
     if stage.rows_out + lost <= stage.rows_in:  # a writer hands on files, not the rows it took
-        return Step(stage, stage.rows_in, stage.rows_in - lost, counts_rows)
-    return Step(stage, stage.rows_out + lost, stage.rows_out, counts_rows)
+        return Step(stage, stage.rows_in, stage.rows_in - lost, counts_rows, inner_seconds)
+    return Step(stage, stage.rows_out + lost, stage.rows_out, counts_rows, inner_seconds)
 
 
 def rows_read(stages: Sequence[StageStats]) -> int:

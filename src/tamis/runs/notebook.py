@@ -99,7 +99,7 @@ def result_html(summary: RunSummary, run_dir: str) -> str:
         more = f"; and {len(found) - _SHOWN_REASONS} more" if len(found) > _SHOWN_REASONS else ""
         cells = (step.shown_before, step.shown_after, figures.percent(step.kept_share))
         numbers = "".join(f'<td style="{_RIGHT}">{escaped(cell)}</td>' for cell in cells)
-        numbers += f'<td style="{_RIGHT}">{escaped(figures.duration(step.stage.seconds))}</td>'
+        numbers += f'<td style="{_RIGHT}">{escaped(figures.duration(step.seconds))}</td>'
         rows.append(
             f'<tr><td style="{_LEFT}">{escaped(step.stage.name)}</td>{numbers}'
             f'<td style="{_LEFT}">{escaped(reasons + more, 400)}</td></tr>'

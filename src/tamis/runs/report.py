@@ -126,7 +126,7 @@ def summary_table(summary: RunSummary, *, width: int = 100, color: bool = False)
             step.shown_before,
             step.shown_after,
             figures.percent(step.kept_share),
-            figures.duration(stage.seconds),
+            figures.duration(step.seconds),
         )
         for reason, count in losses(step):
             share = figures.percent(count / step.before if step.before else None)

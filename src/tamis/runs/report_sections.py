@@ -12,6 +12,7 @@ from tamis.runs.figures import Step
 from tamis.runs.html import Tile, cell, escaped, fill, fixed, html_table, tiles_of
 from tamis.runs.pages.drop_section import DropExample, reasons_section
 from tamis.runs.pages.duplicate_section import duplicates_sections
+from tamis.runs.pages.embedding_section import embeddings_section
 from tamis.runs.pages.findings import findings
 from tamis.runs.pages.flow import flow_picture
 from tamis.runs.pages.links import Links
@@ -35,10 +36,11 @@ def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Seq
     summary, steps = view.summary, figures.steps(view.summary.stages)
     for section in (
         _flow(steps, view),
-        _stages(steps, sum(stage.seconds for stage in summary.stages if stage.internal)),
+        _stages(steps, sum(stage.seconds for stage in summary.stages)),
         throughput_section(view, steps),
         reasons_section(steps, examples, links),
         *duplicates_sections(view),
+        embeddings_section(view),
         scores_section(view, steps),
         quarantine_section(summary, links),
         resources_section(view),
@@ -109,26 +111,26 @@ def _flow(steps: Sequence[Step], view: RunView) -> str:
     return f"<h2>Rows through the stages<small>a stage opens to show its parameters</small></h2>{picture}"
 
 
-def _stages(steps: Sequence[Step], hidden_seconds: float) -> str:
+def _stages(steps: Sequence[Step], all_seconds: float) -> str:
     if not steps:
         return ""
-    all_seconds = sum(step.stage.seconds for step in steps) + hidden_seconds
+    hidden_seconds = all_seconds - sum(step.seconds for step in steps)
     rows = []
     for step in steps:
         stage = step.stage
-        busy = stage.seconds / all_seconds if all_seconds else 0.0
+        busy = step.seconds / all_seconds if all_seconds else 0.0
         rows_through, bytes_through = max(stage.rows_in, stage.rows_out), max(stage.bytes_in, stage.bytes_out)
-        rows_per_s, mb_per_s = figures.speeds(rows_through, bytes_through, stage.seconds)
+        rows_per_s, mb_per_s = figures.speeds(rows_through, bytes_through, step.seconds)
         cells = [
             f'<td class="name">{escaped(stage.name)}</td>',
             cell(step.shown_before, step.before),
             cell(step.shown_after, step.after),
             cell(figures.number(step.lost) if step.lost else "", step.lost, "loss"),
             cell(figures.percent(step.kept_share), step.kept_share if step.kept_share is not None else -1),
-            cell(figures.duration(stage.seconds), stage.seconds),
+            cell(figures.duration(step.seconds), step.seconds),
             f'<td data-value="{busy}"><span class="share">{fill(busy)}</span>{fixed(figures.percent(busy))}</td>',
-            cell(rows_per_s, _per(rows_through, stage.seconds)),
-            cell(mb_per_s, _per(bytes_through, stage.seconds)),
+            cell(rows_per_s, _per(rows_through, step.seconds)),
+            cell(mb_per_s, _per(bytes_through, step.seconds)),
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = ("Stage", "Rows in", "Rows out", "Lost", "Kept", "Time", "Share of time", "Rows/s", "MB/s")

@@ -55,7 +55,7 @@ def _stages(first: RunView, second: RunView) -> str:
         pair = (before.get(name), after.get(name))
         shares = [step.kept_share if step else None for step in pair]
         rows_out = [step.shown_after if step else "" for step in pair]
-        seconds = [step.stage.seconds if step else None for step in pair]
+        seconds = [step.seconds if step else None for step in pair]
         rows.append(
             f'<tr><td class="name">{escaped(name)}</td>{cell(rows_out[0])}{cell(rows_out[1])}'
             f"{_share(shares[0], pair[0])}{_share(shares[1], pair[1])}{_change(*shares)}"
