@@ -15,7 +15,7 @@ import pytest
 
 from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
-from tamis.errors import ColumnError, PlanError
+from tamis.errors import ColumnError, DataError, PlanError
 from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
@@ -301,6 +301,37 @@ def test_an_index_that_must_be_there_is_missed(tmp_path: Path) -> None:
     stage = FuzzyDeduplication(index=str(tmp_path / "typo"), update_index=False)
     with pytest.raises(PlanError, match=r"there is no index in .*typo"):
         Pipeline("p", [JsonlReader(path), stage]).plan()
+
+
+@pytest.mark.parametrize("settings", ["missing", "[]", "{"])
+def test_an_index_without_its_settings_is_refused(tmp_path: Path, settings: str) -> None:
+    (path,) = write(tmp_path / "in", corpus(12), 1)
+    stage, place = FuzzyDeduplication(index=str(tmp_path / "index")), tmp_path / "index" / "index.json"
+    deduplicated(path, tmp_path / "out", stage)
+    place.unlink()
+    if settings != "missing":
+        place.write_text(settings)
+    with pytest.raises(PlanError, match="Make the index again"):
+        Pipeline("p", [JsonlReader(path), stage]).plan()
+
+
+def test_an_index_with_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(12), 1)
+    stage = FuzzyDeduplication(index=str(tmp_path / "index"))
+    deduplicated(path, tmp_path / "out", stage)
+    (file,) = (tmp_path / "index" / "buckets").glob("*.task")
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match="the index is damaged"):
+        deduplicated(path, tmp_path / "again", stage)
+
+
+def test_pairs_and_signatures_are_not_counted_as_output(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(26), 1)
+    pairs = FuzzyDeduplication(verify=0.5, pairs_path=str(tmp_path / "pairs"))
+    for name, stage in {"pairs": pairs, "index": FuzzyDeduplication(index=str(tmp_path / "signatures"))}.items():
+        for _ in range(2):  # the second time, what was done is recalled
+            summary = deduplicated(path, tmp_path / f"of-{name}", stage).summary
+            assert (summary.output_files, summary.output_rows) == (1, len(kept_ids(tmp_path / f"of-{name}")))
 
 
 def test_pairs_of_an_earlier_run_are_replaced(tmp_path: Path) -> None:

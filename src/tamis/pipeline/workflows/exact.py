@@ -109,6 +109,7 @@ class ExactDeduplicationWorkflow(WorkflowBase):
             self.input_file_extensions,
             self.read_kwargs,
         ).given(initial_tasks)
+        files.check_columns(self.text_field, *([] if self.assign_id else [str(self.id_field)]))
         steps = Steps("exact deduplication", str(self.output_path), executor, settings)
         steps.result.add_pipeline_tasks("input_filegroups", files.partitioning().splits(""))
         steps.took("input_filegroups_time")

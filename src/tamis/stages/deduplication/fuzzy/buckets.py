@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
+from tamis.errors import DataError
 from tamis.kernels.hashing import hash_text_64
 from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.column_values import read_column, text_values
@@ -142,7 +143,14 @@ class BucketPartitions(ScratchSource[FileGroup]):
         numbered = numbered_files(self.index, directory, update=True)
         earlier = [(join(self.index, "buckets", name), size) for name, size in numbered]
         files = [*earlier, *((path, size) for path, size, _ in spilled_files(join(directory, "buckets")))]
-        for number, parts in merge_indexes(read_indexes(files), join(directory, "buckets.index")).items():
+        try:
+            indexes = read_indexes(files)
+        except DataError as error:
+            if not earlier:
+                raise
+            hint = "If this file is of the index, the index is damaged: make it again, from all documents."
+            raise DataError(f"a file of buckets cannot be read: {error}", hint=hint) from None
+        for number, parts in merge_indexes(indexes, join(directory, "buckets.index")).items():
             path = f"partition-{number}"
             count = part_count(parts.nbytes, self.memory_bytes, _SORTING)
             config = {"parts": parts, "earlier_files": len(earlier), "part_count": count}

@@ -14,8 +14,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from tamis.kernels.hashing import hash_text_64
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked
 from tamis.stages.emit import Drop, Publish
 from tamis.stages.exchange.files import read_indexes
-from tamis.stages.io.paths import base_name, join
+from tamis.stages.io.paths import base_name, is_local, join
 from tamis.stages.scratch import exists, list_files, place_file, read_file, write_file
 from tamis.stages.spill import SUFFIX, spilled_files
 from tamis.tasks import FileGroup, TableTask
@@ -48,12 +49,20 @@ NEW_FILES = 2**30
 
 SETTINGS = "index.json"
 
+_AGAIN = "Make the index again, from all documents, in another folder"
+
 
 def check_index(index: str, settings: Mapping[str, Any], *, must_exist: bool = False) -> None:
     """Raise ``PlanError`` if an index was made with other settings than these, or is not there but must be."""
     path = join(index, SETTINGS)
-    if not index or not exists(path):
-        if index and must_exist:
+    if not index:
+        return
+    if is_local(index) and os.path.exists(index) and not os.path.isdir(index):
+        raise PlanError(f"index={index!r}: this is a file. Name a folder")
+    if not exists(path):
+        if index_files(index, "buckets"):
+            raise PlanError(f"{path} is missing, so the settings of the index are not known. {_AGAIN}")
+        if must_exist:
             raise PlanError(
                 f"there is no index in {redacted(index)}, and update_index=False makes none: nothing would be removed. "
                 "Make it from the earlier documents first (update_index=True), or name another folder"
@@ -62,7 +71,9 @@ def check_index(index: str, settings: Mapping[str, Any], *, must_exist: bool = F
     try:
         found = json.loads(read_file(path).to_pybytes())
     except ValueError as error:
-        raise PlanError(f"{path} is damaged: {error}. Make the index again from all documents") from None
+        raise PlanError(f"{path} is damaged: {error}. {_AGAIN}") from None
+    if not isinstance(found, dict):
+        raise PlanError(f"{path} is damaged: it holds no settings. {_AGAIN}")
     different = [
         f"{name}={settings[name]!r} (index: {found.get(name)!r})"
         for name in settings
@@ -190,7 +201,7 @@ class RemoveAndIndex(RemoveMarked):
         for kind in ("buckets", "documents"):
             content = read_file(join(self._directory, kind, task.reader_config["name"]))
             final = join(self.index, kind, task.reader_config["index_name"])
-            yield write_file(final, 0, functools.partial(_copy, content))
+            yield replace(write_file(final, 0, functools.partial(_copy, content)), beside=True)
         yield from super().process(task)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from tamis.stages.io.paths import base_name, join, remove_file
 from tamis.stages.scratch import exists, list_files, load_task, place_file, write_file
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, spilled_files
 from tamis.tasks import FileGroup, FileSlice, RowNames, TableTask
+from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order
 
 __all__ = ["ComparePairs", "PairPartitions", "SendTexts", "TextsToSend"]
@@ -121,16 +122,20 @@ class PairPartitions(ScratchSource[FileGroup]):
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
-        begun = join(directory, "pairs.begun")
+        files = spilled_files(join(directory, "texts"))
+        texts = digest(*files) if self.pairs_path else ""  # with other texts, all tasks are other ones
+        begun = join(directory, f"pairs.{texts}")
         if self.pairs_path and not exists(begun):
             for path, _ in list_files(self.pairs_path):
                 if _PAIRS_FILE.fullmatch(base_name(path)):
                     remove_file(path)
+            for path, _ in list_files(directory):
+                if base_name(path).startswith("pairs."):
+                    remove_file(path)
             place_file(begun, b"")
-        files = spilled_files(join(directory, "texts"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
         for number, parts in merge_indexes(indexes, join(directory, "texts.index")).items():
-            path = f"pairs-{number}"
+            path = f"pairs-{number}{texts}"
             config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _COMPARING)}
             yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
@@ -233,4 +238,5 @@ def _pairs_file(final: str, pairs: pa.Table) -> Publish:
 
     named = pairs.select(["left_name", "right_name", "similarity", "left_rank", "right_rank"])
     named = named.rename_columns(["left", "right", "similarity", "left_rank", "right_rank"])
-    return write_file(final, named.num_rows, lambda sink: pq.write_table(named, sink, compression="zstd"))
+    made = write_file(final, named.num_rows, lambda sink: pq.write_table(named, sink, compression="zstd"))
+    return replace(made, beside=True)
