@@ -26,7 +26,6 @@ __all__ = [
     "HALVES",
     "INTS",
     "PADDING",
-    "SHORT_FLOATS",
     "SHORT_INTS",
     "WORDS",
     "any_of",
@@ -351,7 +350,7 @@ def row_adder(width: int) -> Callable[..., Any]:
             return context.get_dummy_value()
 
         number = types.int64
-        return types.void(SHORT_FLOATS, INTS, number, number, number, SHORT_FLOATS, number), generate
+        return types.void(FLOATS_32, INTS, number, number, number, FLOATS_32, number), generate
 
     return add
 
