@@ -23,15 +23,16 @@ from tamis.kernels.signatures import PADDING
 __all__ = [
     "BYTES",
     "FLOATS",
+    "FLOATS_32",
     "HALVES",
     "INTS",
     "PADDING",
-    "SHORT_FLOATS",
     "SHORT_INTS",
     "WORDS",
     "any_of",
     "as_bytes",
     "as_ints",
+    "as_short_ints",
     "as_words",
     "at_address",
     "between_mask",
@@ -61,7 +62,7 @@ HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
 SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
-SHORT_FLOATS = types.CPointer(types.float32)
+FLOATS_32 = types.CPointer(types.float32)
 
 # No wrapper that Python could call, and so nothing in the compiled code that needs Python; divisions as in NumPy.
 _OPTIONS = {
@@ -82,7 +83,7 @@ _POINTERS = {
     "uint32": HALVES,
     "uint64": WORDS,
     "int64": INTS,
-    "float32": SHORT_FLOATS,
+    "float32": FLOATS_32,
     "float64": FLOATS,
 }
 
@@ -192,19 +193,6 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
 
 
 @intrinsic
-def copy_64_with_bit_5(typing_context: Any, target: Any, at: Any, source: Any, index: Any) -> Any:
-    """Copy the 64 bytes from an index on with bit 5 set in each, which makes ASCII letters lower case."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, at, source, index = arguments
-        block = builder.or_(_block(builder, source, index), _same(32))
-        builder.store(block, builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(BYTES, types.int64, BYTES, types.int64), generate
-
-
-@intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
     """Prefetch the memory around an index of bytes or other elements, which need not exist."""
 
@@ -287,6 +275,16 @@ def words_from(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers of 64 bits from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
+
+
+@intrinsic
 def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
     """The memory from a byte on, as signed integers of 64 bits."""
 
@@ -297,23 +295,37 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
+def as_short_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The memory from a byte on, as signed integers of 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(arguments[0], [arguments[1]])
+        return builder.bitcast(place, ir.IntType(32).as_pointer())
+
+    return SHORT_INTS(BYTES, types.int64), generate
+
+
+@intrinsic
+def copy_64_with_bit_5(typing_context: Any, target: Any, at: Any, source: Any, index: Any) -> Any:
+    """Copy the 64 bytes from an index on with bit 5 set in each, which makes ASCII letters lower case."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, at, source, index = arguments
+        block = builder.or_(_block(builder, source, index), _same(32))
+        builder.store(block, builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(BYTES, types.int64, BYTES, types.int64), generate
+
+
+@intrinsic
 def floats_from(typing_context: Any, pointer: Any, index: Any) -> Any:
     """The floats of 32 bits from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.gep(arguments[0], [arguments[1]])
 
-    return SHORT_FLOATS(SHORT_FLOATS, types.int64), generate
-
-
-@intrinsic
-def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """The signed integers from an index on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.gep(arguments[0], [arguments[1]])
-
-    return INTS(INTS, types.int64), generate
+    return FLOATS_32(FLOATS_32, types.int64), generate
 
 
 def row_adder(width: int) -> Callable[..., Any]:
@@ -339,7 +351,7 @@ def row_adder(width: int) -> Callable[..., Any]:
             return context.get_dummy_value()
 
         number = types.int64
-        return types.void(SHORT_FLOATS, INTS, number, number, number, SHORT_FLOATS, number), generate
+        return types.void(FLOATS_32, INTS, number, number, number, FLOATS_32, number), generate
 
     return add
 
