@@ -137,7 +137,7 @@ class FastTextNetwork:
         columns = self.vectors.shape[1]
         kernel(
             *(data, np.ascontiguousarray(offsets), np.ascontiguousarray(ends), len(ends), len(data), longest),
-            *(slots, len(slots) // 4, self.words, self.word_ends, len(self.word_ends), self.word_count),
+            *(slots, len(slots) // 2, self.words, self.word_ends, len(self.word_ends), self.word_count),
             *(self._hashes, self._sizes, int(self._is_summed), self._line_end),
             *(self.least, self.most, self.word_ngrams, self.buckets),
             *(np.zeros(0, np.int32) if self.kept is None else self.kept, int(self.kept is not None)),
@@ -153,8 +153,8 @@ class FastTextNetwork:
     def _table(self) -> NDArray[np.uint64] | None:
         """The hash table of the words and labels, for the kernel; ``None`` until it can be made."""
         if self._slots is None and (kernel := native.load("fasttext_words")) is not None:
-            slots = np.zeros(4 << max(4, (2 * len(self.word_ends)).bit_length()), np.uint64)
-            kernel(self.words, self.word_ends, len(self.word_ends), slots, len(slots) // 4)
+            slots = np.zeros(2 << (3 * len(self.word_ends) // 2 + 8).bit_length(), np.uint64)
+            kernel(self.words, self.word_ends, len(self.word_ends), slots, len(slots) // 2)
             self._slots = slots
         return self._slots
 

@@ -263,7 +263,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
         row_count=Number(),
         readable=Number(),
         longest=Number(),
-        slots=_words("4 * slot_count"),
+        slots=_words("2 * slot_count"),
         slot_count=Number(),
         words=_bytes("(word_ends[entry_count - 1] if entry_count else 0) + 8"),
         word_ends=_integers("entry_count"),
@@ -301,7 +301,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
         words=_bytes("(word_ends[word_count - 1] if word_count else 0) + 8"),
         word_ends=_integers("word_count"),
         word_count=Number(),
-        slots=_words("4 * slot_count", is_written=True),
+        slots=_words("2 * slot_count", is_written=True),
         slot_count=Number(),
     ),
     "json_census": Signature(

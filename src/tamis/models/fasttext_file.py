@@ -33,6 +33,7 @@ _SIZES: Final = {
     "maxn": (0, 255),
     "wordNgrams": (0, 255),
 }
+_CACHE_LINE: Final = 64
 _LARGEST_WORD: Final = 1 << 20
 
 
@@ -223,8 +224,11 @@ class _Reader:
 
 
 def _padded(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The matrix with columns of zeros, so that their number is a multiple of 8; in memory that can be written to."""
+    """A copy with columns of zeros, so that their number is a multiple of 8, in as few cache lines as possible."""
     rows, columns = matrix.shape
-    padded = np.zeros((rows, -(-columns // 8) * 8), np.float32)
+    width = -(-columns // 8) * 8
+    memory = np.zeros(rows * width + _CACHE_LINE // 4, np.float32)
+    first = -memory.ctypes.data % _CACHE_LINE // 4
+    padded = memory[first : first + rows * width].reshape(rows, width)
     padded[:, :columns] = matrix
     return padded

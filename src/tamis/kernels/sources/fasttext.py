@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy import float32, int8, int32, int64, uint32, uint64
 
-from tamis.kernels.sources.fasttext_words import SHORT, find_word, keys_of, place_of
+from tamis.kernels.sources.fasttext_words import find_word, place_of, tag_of, up_to_8
 from tamis.kernels.sources.primitives import (
     byte_mask,
     copy_64,
@@ -26,11 +26,12 @@ _WORD_FACTOR = uint64(116049371)
 _LINE_END = uint64(0x3E732F3C)  # </s>
 _LINE_END_HASH = uint32(3617362777)
 _LABEL = uint64(0x5F6C6562616C5F5F)  # __label_
-_HIGH_BITS = uint64(0x8080808080808080)
 
+_SHORT = 16
 _QUEUED = 32
+_FLOATS_PER_LINE = 16
 _FIELDS = 8
-_BEGIN, _LENGTH, _KEY, _SECOND_KEY, _PLACE, _END, _KIND = range(7)
+_BEGIN, _LENGTH, _FIRST, _TAG, _PLACE, _END, _KIND = range(7)
 _DIRECT, _KNOWN_SUM, _NEW_SUM = 0, 1, 2
 _WAITING = 512
 _SUMS = 2048
@@ -48,6 +49,15 @@ def _hashed(value, byte):
 
 
 @helper
+def _prefetch_row(vectors, row, dim):
+    prefetch(vectors, row)
+    more = _FLOATS_PER_LINE
+    while more < dim:
+        prefetch(vectors, row + more)
+        more += _FLOATS_PER_LINE
+
+
+@helper
 def _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, sums):
     """Add rows of the input matrix, and count them. Negative ones are n-grams that quantising may have dropped."""
     count = end
@@ -60,7 +70,7 @@ def _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, sums)
             if row < 0:
                 continue
             row = (word_count + row) * dim
-            prefetch(vectors, row)
+            _prefetch_row(vectors, row, dim)
         rows[count] = row
         count += 1
     first = int64(0)
@@ -86,7 +96,7 @@ def _push_bucket(bucket, word_count, kept, is_pruned, vectors, dim, rows, waitin
         rows[waiting] = -1 - bucket
     else:
         row = (word_count + bucket) * dim
-        prefetch(vectors, row)
+        _prefetch_row(vectors, row, dim)
         rows[waiting] = row
     return waiting + 1
 
@@ -173,9 +183,9 @@ def _add_words(
     for i in range(queued):
         entry = i * _FIELDS
         begin, length = int64(queue[entry + _BEGIN]), int64(queue[entry + _LENGTH])
-        one, other, place = queue[entry + _KEY], queue[entry + _SECOND_KEY], queue[entry + _PLACE]
+        one, tag, place = queue[entry + _FIRST], queue[entry + _TAG], queue[entry + _PLACE]
         queue[entry + _KIND], queue[entry + _END] = uint64(_DIRECT), uint64(waiting)
-        number = find_word(text, begin, length, one, other, place, slots, mask, words, word_ends)
+        number = find_word(text, begin, length, one, tag, place, slots, mask, words, word_ends)
         if number >= word_count or (number < 0 and _is_label(text, begin, length)):
             continue
         if word_ngrams > 1:
@@ -189,13 +199,14 @@ def _add_words(
             tokens += 1
         has_subwords = most > 0
         if number >= 0:
-            prefetch(vectors, number * dim)
+            _prefetch_row(vectors, number * dim, dim)
             rows[waiting] = number * dim
             waiting += 1
-            if sizes[number] > 0:
+            if has_subwords and sizes[number] > 0:
                 added += int64(sizes[number]) - 1
                 has_subwords = False
-        elif has_subwords and is_summed and length <= SHORT:
+        elif has_subwords and is_summed and length <= _SHORT:
+            other = up_to_8(text, begin + 8, length - 8)
             held = 4 * int64(place >> uint64(53))
             if sum_keys[held] == one and sum_keys[held + 1] == other and sum_keys[held + 3] != uint64(0):
                 queue[entry + _KIND] = uint64(_KNOWN_SUM)
@@ -206,7 +217,7 @@ def _add_words(
                 sum_keys[held], sum_keys[held + 1], sum_keys[held + 3] = one, other, uint64(1)
         if has_subwords:
             is_ascii = _copy_word(text, begin, length, word)
-            is_apart = length > SHORT
+            is_apart = length > _SHORT
             if is_apart:
                 queue[entry + _END] = uint64(waiting)
                 added += _add_queued(
@@ -329,14 +340,14 @@ def kernel(
                     continue
                 begin, length = start, place - start
                 start = int64(-1)
-                one, other = keys_of(text, begin, length)
+                one, tag = up_to_8(text, begin, length), tag_of(text, begin, length)
                 if one == _LINE_END and length == 4:
                     is_over = True  # nothing after the end of a line counts
                     break
-                entry, spread = queued * _FIELDS, place_of(one, other)
-                prefetch(slots, 4 * int64(spread & uint64(mask)))
+                entry, spread = queued * _FIELDS, place_of(one, tag)
+                prefetch(slots, 2 * int64(spread & uint64(mask)))
                 queue[entry + _BEGIN], queue[entry + _LENGTH] = uint64(begin), uint64(length)
-                queue[entry + _KEY], queue[entry + _SECOND_KEY], queue[entry + _PLACE] = one, other, spread
+                queue[entry + _FIRST], queue[entry + _TAG], queue[entry + _PLACE] = one, tag, spread
                 queued += 1
                 if queued == _QUEUED:
                     added, tokens = _add_words(

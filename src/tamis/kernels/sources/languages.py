@@ -18,7 +18,8 @@ from tamis.kernels.sources.shingles import readable_text
 
 __all__ = ["kernel"]
 
-_LATIN, _OTHER, _ONE, _HAN, _SIMPLIFIED, _TRADITIONAL, _KANA, _HANGUL = range(1, 9)
+# Kinds of letters. Han characters have one, too, if they are neither simplified nor traditional.
+_LATIN, _OTHER, _ONE, _SIMPLIFIED, _TRADITIONAL, _KANA, _HANGUL = 1, 2, 3, 5, 6, 7, 8
 _LONGEST_WORD = 200
 _PENDING = 64
 _QUADS_PER_CHUNK = 20
@@ -32,8 +33,8 @@ _beyond_ascii = byte_mask((0x80, 0xFF))
 
 # What is counted of a text.
 _HAN_BYTES, _SIMPLIFIED_LETTERS, _TRADITIONAL_LETTERS, _KANA_BYTES, _HANGUL_BYTES, _SINGLE_BYTES, _WAITING = range(7)
-# What is counted of its Latin letters, and then of those of other alphabets.
-_SCRIPT, _LETTERS, _CHUNK_BEGIN, _HITS, _TOUCHED, _LAST, _BEFORE_LAST = 8, 0, 1, 2, 3, 4, 5
+# What is counted of its Latin letters, and then of those of other alphabets; first the bytes of all.
+_SCRIPT, _CHUNK_BEGIN, _HITS, _TOUCHED, _LAST, _BEFORE_LAST = 8, 1, 2, 3, 4, 5
 
 
 @helper
