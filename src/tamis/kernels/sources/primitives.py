@@ -192,6 +192,19 @@ def copy_64(typing_context: Any, target: Any, at: Any, source: Any, index: Any) 
 
 
 @intrinsic
+def copy_64_with_bit_5(typing_context: Any, target: Any, at: Any, source: Any, index: Any) -> Any:
+    """Copy the 64 bytes from an index on with bit 5 set in each, which makes ASCII letters lower case."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, at, source, index = arguments
+        block = builder.or_(_block(builder, source, index), _same(32))
+        builder.store(block, builder.bitcast(builder.gep(target, [at]), _BLOCK.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(BYTES, types.int64, BYTES, types.int64), generate
+
+
+@intrinsic
 def prefetch(typing_context: Any, pointer: Any, index: Any) -> Any:
     """Prefetch the memory around an index of bytes or other elements, which need not exist."""
 
@@ -337,7 +350,7 @@ def row_adder(width: int) -> Callable[..., Any]:
             return context.get_dummy_value()
 
         number = types.int64
-        return types.void(FLOATS_32, INTS, number, number, number, FLOATS_32, number), generate
+        return types.void(SHORT_FLOATS, INTS, number, number, number, SHORT_FLOATS, number), generate
 
     return add
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.products import products_on
 from tamis.stages.deduplication.fuzzy.groups import spread
-from tamis.stages.deduplication.splitting import temporary_folder
 from tamis.stages.deduplication.marks import by_name, name_texts
 from tamis.stages.deduplication.semantic.cell import OPEN, Cell, SimilarRows, find_similar
 from tamis.stages.deduplication.semantic.files import device_of, open_vectors, share_of_memory
 from tamis.stages.deduplication.semantic.ranking import rank_keys
 from tamis.stages.deduplication.semantic.vectors import vectors_of
+from tamis.stages.deduplication.splitting import temporary_folder
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, put_together, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by

@@ -15,11 +15,11 @@ from tamis.arrays import arrow_array, numpy_array, one_array
 from tamis.kernels.hashing import hash_text_64
 from tamis.kernels.products import products_on
 from tamis.stages.deduplication.fuzzy.groups import spread
-from tamis.stages.deduplication.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.marks import write_marks
 from tamis.stages.deduplication.semantic.cell import KEPT, OPEN, REMOVED, find_similar
 from tamis.stages.deduplication.semantic.compare import LoadedCell, cell_parts, load_cell, similar_table, write_similar
 from tamis.stages.deduplication.semantic.files import open_vectors
+from tamis.stages.deduplication.splitting import part_count, split, temporary_folder
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.io.paths import join
