@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -72,3 +73,47 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(tmp_path: Path, monkeypatc
         Model("org/name", cache_dir=str(tmp_path)).fetch()
     with pytest.raises(ModelError, match="there is no model folder"):
         Model(str(tmp_path / "none")).fetch()
+
+
+def test_a_part_of_the_weights_that_is_missing_is_named(folder: Path) -> None:
+    index = {"weight_map": {"weight": "model.safetensors", "more": "model-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not Model(str(folder)).has_weights()
+    with pytest.raises(ModelError, match=r"model-2\.safetensors is missing"):
+        Model(str(folder)).check()
+
+
+def in_cache(cache: Path, files: dict[str, bytes]) -> None:
+    """Put files where the hub's cache has those of ``org/name``."""
+    home = cache / "models--org--name"
+    snapshot = home / "snapshots" / ("0" * 40)
+    for directory in (home / "blobs", home / "refs", snapshot):
+        directory.mkdir(parents=True)
+    (home / "refs" / "main").write_text("0" * 40)
+    for name, data in files.items():
+        blob = home / "blobs" / hashlib.sha256(data).hexdigest()
+        blob.write_bytes(data)
+        (snapshot / name).symlink_to(blob)
+
+
+def test_weights_in_the_cache_of_the_hub_are_held_to_their_hash(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    weights = (folder / "model.safetensors").read_bytes()
+    in_cache(tmp_path / "cache", {"model.safetensors": weights, "config.json": b"{}"})
+    model = Model("org/name", cache_dir=str(tmp_path / "cache"))
+    model.check()
+    stored = Path(model.folder(), "model.safetensors").resolve()
+    stored.write_bytes(weights[:-1] + b"\x01")
+    with pytest.raises(ModelError, match="is not the file that was fetched"):
+        model.check()
+
+
+def test_a_snapshot_without_weights_is_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stage that tokenises fetches the small files only."""
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    in_cache(tmp_path, {"config.json": b"{}", "tokenizer.json": b"{}"})
+    model = Model("org/name", cache_dir=str(tmp_path))
+    assert Path(model.fetch(weights=False), "tokenizer.json").exists()
+    with pytest.raises(ModelError, match="org/name"):
+        model.fetch()

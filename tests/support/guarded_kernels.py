@@ -19,13 +19,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects, tokens
+from tamis.kernels import (
+    cleaning,
+    hashed_words,
+    heuristics,
+    measures,
+    minhash,
+    native,
+    needles,
+    operations,
+    suspects,
+    tokens,
+)
 from tamis.kernels.bloom import BloomFilter
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.lines import line_starts
 from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
+from tamis.kernels.token_means import token_means
 from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
 from tamis.models.native_tokenizers import SPLITS, NativeTokenizer, native_tokenizer
@@ -227,6 +239,25 @@ def run_jaccard(column: pa.Array) -> Any:
     return [each.jaccard(column, column[::-1]).tolist() for each in SCHEMES[:4]]
 
 
+def run_hashed_words(column: pa.Array) -> Any:
+    vectors = [hashed_words.HashedWords(dim).vectors(column).tolist() for dim in (1, 6, 64)]
+    return vectors, np.flatnonzero(hashed_words.fit_rarity([column])).tolist()
+
+
+def run_token_means(column: pa.Array) -> Any:
+    texts = Utf8.from_arrow(column)
+    rng = np.random.default_rng(len(texts.data))
+    found = []
+    for dim, most_tokens in ((1, 1 << 40), (7, 10), (64, 1)):
+        table = rng.standard_normal((97, dim)).astype(np.float32)
+        counted = (np.arange(97) % 5 > 0).astype(np.uint8)
+        for normalize in (False, True):
+            ids = texts.data.astype(np.int32) - 9
+            means = token_means(ids, texts.offsets, table, counted, most_tokens=most_tokens, normalize=normalize)
+            found.append([part.tolist() for part in means])
+    return found
+
+
 def run_bands(column: pa.Array) -> Any:
     values = np.arange(6 * len(column)).reshape(-1, 6)
     return [minhash.band_hashes(values.astype(kind), 2).tolist() for kind in (np.uint32, np.uint64)]
@@ -380,6 +411,8 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "minhash": run_minhash,
     "jaccard": run_jaccard,
     "bands": run_bands,
+    "hashed_words": run_hashed_words,
+    "token_means": run_token_means,
     "anchors": run_anchors,
     "window_hashes": run_window_hashes,
     "hash_order": run_hash_order,

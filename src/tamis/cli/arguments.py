@@ -16,7 +16,7 @@ import tamis
 from tamis.cli.dedup_arguments import add_dedup
 from tamis.cli.output import complain
 from tamis.cli.past_run import fetch_runs
-from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, share
+from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, positive, share
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -118,8 +118,11 @@ def parser() -> argparse.ArgumentParser:
         command("dedup", "dedup", "Remove duplicates: of documents, of similar ones, of lines, of passages."), shared
     )
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
+    _add_search(command("search", "search", "Find the rows whose embeddings are nearest to that of a text."))
+    _add_map(command("map", "map", "Show how diverse embeddings are, their clusters, and a map of them."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
+    _add_models(command("models", "models", "List the models that stages use, fetch them, or check and bundle them."))
     _add_doctor(command("doctor", "doctor", "Show what this machine and this installation have."))
     _add_report(command("report", "report", "Show what a run kept and dropped, and write its report again."))
     _add_monitor(command("monitor", "monitor", "Write files that start Prometheus and Grafana against runs."))
@@ -181,6 +184,41 @@ def _add_quickstart(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
 
 
+def _add_search(command: argparse.ArgumentParser) -> None:
+    command.add_argument("input", metavar="INPUT", help="Parquet files with embeddings: a file, directory or pattern")
+    command.add_argument("text", metavar="TEXT", help="what to look for")
+    command.add_argument("--k", metavar="N", type=positive, default=10, help="how many rows to show (%(default)s)")
+    command.add_argument("--text-field", metavar="NAME", help="the column with the text; else that of the stage")
+    command.add_argument(
+        "--embedding-field", metavar="NAME", default="embeddings", help="the column with the embeddings (%(default)s)"
+    )
+    command.add_argument(
+        "--stage",
+        metavar="STAGE",
+        help="what made the embeddings, as in a recipe: 'HashedEmbeddingStage: {dim: 512}'; else RUN.json beside them "
+        "says it",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_map(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "input", metavar="INPUT", nargs="+", help="Parquet files with embeddings; several are shown side by side"
+    )
+    command.add_argument(
+        "--rows", metavar="N", type=positive, default=2000, help="rows to look at, of each (%(default)s)"
+    )
+    command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
+    command.add_argument(
+        "--embedding-field", metavar="NAME", default="embeddings", help="the column with the embeddings (%(default)s)"
+    )
+    command.add_argument("--cluster-field", metavar="NAME", help="a column with clusters; else they are found")
+    command.add_argument(
+        "--output", metavar="OUTPUT", default="embedding-map.html", help="the page to write (%(default)s)"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
 def _add_analyze(command: argparse.ArgumentParser) -> None:
     command.add_argument("input", metavar="INPUT", nargs="+", help="a file, a directory or a pattern (in quotes)")
     amount = command.add_mutually_exclusive_group()
@@ -215,6 +253,25 @@ def _add_stages(command: argparse.ArgumentParser) -> None:
 
 def _add_recipes(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", nargs="?", help="print one, to change it: tamis recipes c4 > my.yaml")
+    command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
+
+
+def _add_models(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "action",
+        metavar="list|fetch|bundle|check",
+        nargs="?",
+        choices=("list", "fetch", "bundle", "check"),
+        default="list",
+        help="list the models (the default), fetch one to this machine, copy one to a folder for a machine without a "
+        "network, or check that the files of one are what they should be",
+    )
+    command.add_argument("name", metavar="NAME", nargs="?", help="a name on the Hugging Face hub, or a folder")
+    command.add_argument("folder", metavar="FOLDER", nargs="?", help="with bundle: where TAMIS_MODELS_DIR will be")
+    command.add_argument("--revision", metavar="COMMIT", help="the commit, branch or tag on the hub")
+    command.add_argument("--cache-dir", metavar="DIR", help="where the hub's files are kept")
+    command.add_argument("--allow-pickle", action="store_true", help="also take weights that could run code")
+    command.add_argument("--trust-remote-code", action="store_true", help="also take Python code of the model")
     command.add_argument("--json", action="store_true", help="print the list as JSON, for programs")
 
 

@@ -48,11 +48,14 @@ _FOLDER_MODE = 0o700
 COMPILED_FROM = (
     "arguments.py",
     "compiler.py",
+    "hashed_words_definition.py",
     "measures.py",
+    "minhash_definition.py",
     "operations.py",
     "signatures.py",
     "span_constants.py",
     "token_styles.py",
+    "unit_length.py",
 )
 """The modules outside of ``sources`` that compiled kernels depend on."""
 

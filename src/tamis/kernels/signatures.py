@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels import operations
 from tamis.kernels.arguments import Array, Arrays, Number, Signature
+from tamis.kernels.hashed_words_definition import COUNTED, SIZES, TOTAL_BUCKETS
 from tamis.kernels.measures import MEASURES
 
 __all__ = ["PADDING", "SIGNATURES", "longest_near_end", "most_shingles"]
@@ -68,6 +69,10 @@ def _halves(length: str, is_written: bool = False) -> Array:
 
 def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
+
+
+def _floats_32(length: str, is_written: bool = False) -> Array:
+    return Array("float32", length, is_written)
 
 
 def _joining(nodes: Callable[..., Array]) -> Signature:
@@ -497,6 +502,50 @@ SIGNATURES: Final[dict[str, Signature]] = {
         marks=_bytes("slots", is_written=True),
         slots=Number(),
         results=_floats("row_count", is_written=True),
+    ),
+    "hashed_words": Signature(
+        conditions=(
+            *_OFFSETS_INSIDE,
+            "blocks.max() < len(folds) // 256",
+            "1 <= dim <= 65536",
+            "((table >> 1) & 0xFFFF).max() < dim",
+        ),
+        helpers={"longest_near_end": longest_near_end},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        readable=Number(),
+        scratch=_bytes(_TAIL, is_written=True),
+        blocks=_bytes(f"{_CHARACTER_BLOCKS}"),
+        folds=_halves("256"),
+        folded=_bytes(
+            "2 * int((offsets[1:row_count + 1] - offsets[:row_count]).max(initial=0)) + 256", is_written=True
+        ),
+        counts=_halves(f"{TOTAL_BUCKETS}", is_written=True),
+        touched=_integers(f"{TOTAL_BUCKETS + 1}", is_written=True),
+        roots=_integers(f"{COUNTED}"),
+        sizes=_integers(f"{len(SIZES)}"),
+        table=_halves(f"{TOTAL_BUCKETS}"),
+        dim=Number(),
+        sums=_integers("dim", is_written=True),
+        vectors=_floats_32("0 if counting else row_count * dim", is_written=True),
+        frequencies=_halves(f"{TOTAL_BUCKETS} if counting else 0", is_written=True),
+        counting=Number(),
+    ),
+    "token_means": Signature(
+        conditions=("0 <= offsets[0] <= offsets[row_count] <= len(ids)", "token_count > 0"),
+        ids=_short_integers("0"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        most_tokens=Number(),
+        table=_floats_32("token_count * dim"),
+        counted=_bytes("token_count"),
+        token_count=Number(),
+        dim=Number(),
+        normalize=Number(),
+        sums=_floats_32("dim", is_written=True),
+        vectors=_floats_32("row_count * dim", is_written=True),
+        tokens_used=_integers("row_count", is_written=True),
     ),
     "xxh3": Signature(
         conditions=("0 <= offsets[0] <= offsets[row_count] <= len(data)", "width == 1 or width == 2"),

@@ -1,21 +1,24 @@
-"""Runs a transformer over rows of tokens without padding, where the model and the device allow it.
+"""Runs a transformer over rows of tokens without padding, where the model allows it.
 
-Most models of ``transformers`` take their attention from a table of functions. There a function is registered that lets
-each token see the tokens of its own row only, with PyTorch's attention for rows of different lengths. So rows need no
-padding, and a batch takes as long as its tokens, not as its longest row. A model that does not use the table, or that
-gives other results that way (which is tried when it is loaded), gets padded rows.
+Rows need no padding where each token can be made to see the tokens of its own row only (``rows_attention.py``). Then a
+batch takes as long as its tokens, not as its longest row. Each model is tried that way when it is loaded; one that
+gives other results gets padded rows.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import os
+import threading
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tamis.errors import MissingExtraError
+from tamis.errors import MissingExtraError, ModelError
 from tamis.models.model import Model
+from tamis.models.packed_linear import pack_linears
+from tamis.models.rows_attention import ROWS_ATTENTION, register
 from tamis.models.token_batches import TokenBatch, TokenRows
 
 if TYPE_CHECKING:
@@ -23,9 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder", "best_device", "load_torch"]
 
-_ATTENTION: Final = "tamis_rows"
-_AGREES: Final = 0.999
-"""The least cosine of hidden states with and without padding for padding to be left out."""
+_AGREES: Final = {2: 0.999, 4: 0.99999}
+"""The least cosine of hidden states with and without padding for padding to be left out, by bytes of a number."""
+
+_LOADED: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+"""Networks on the CPU, which the threads of a process share: they are only read."""
+
+_LOADING: Final = threading.Lock()
 
 
 def load_torch(what: str) -> Any:
@@ -55,108 +62,191 @@ class Encoder:
     Args:
         model: Where it is.
         device: ``"cpu"`` or ``"cuda"``.
-        dtype: Its numbers: ``"auto"`` for 16 bits on a GPU and 32 on a CPU, or a type of PyTorch by name.
+        dtype: Its numbers: ``"auto"`` for 16 bits on a GPU and 32 on a CPU, or a type of PyTorch by name. On a CPU
+            ``"bfloat16"`` is used for the linear layers only: twice as fast on processors that multiply such numbers.
         kind: The class of ``transformers`` that loads it.
-        settings: More arguments for that.
+        compile: Whether ``torch.compile`` makes it faster.
+        folder: The folder with the transformer, where it is not the model's own.
+        network: The transformer itself, where it was loaded already. It is changed.
+        settings: More arguments for the class that loads it.
+
+    Attributes:
+        network: The network of ``transformers``.
+        is_padded: Whether rows are padded.
     """
 
     def __init__(
-        self, model: Model, device: str = "", dtype: str = "auto", kind: str = "AutoModel", **settings: Any
+        self,
+        model: Model,
+        device: str = "",
+        dtype: str = "auto",
+        kind: str = "AutoModel",
+        *,
+        compile: bool = False,  # noqa: A002 - the name that PyTorch gives it
+        folder: str | None = None,
+        network: Any = None,
+        **settings: Any,
     ) -> None:
         torch = load_torch(f"the model {model.name}")
-        self.device = device or best_device()
-        name = ("bfloat16" if self.device != "cpu" else "float32") if dtype == "auto" else dtype
-        self.network = model.load(kind, dtype=getattr(torch, name), **settings).to(self.device)
+        self.device, self._name = device or best_device(), model.name
+        numbers = _numbers(torch, dtype, self.device)
+        place = folder or model.folder()
+        key = (place, _changed_ns(place), str(numbers), kind, repr(sorted(settings.items())))
+        with _LOADING:
+            self.network = _LOADED.get(key) if self.device == "cpu" and network is None else None
+            if network is not None:
+                self.network = _prepared(model, network, self.device, numbers)
+            elif self.network is None:
+                self.network = _load(model, self.device, numbers, kind, folder, settings)
+                _LOADED[key] = self.network
         self.config = self.network.config
-        self.pad = int(self.config.pad_token_id or 0)
-        self.is_padded = self.device == "cpu" or not self._works_without_padding()
+        self.pad = _pad(self.config)
+        self.is_padded = self.config._attn_implementation != ROWS_ATTENTION
+        self._most_tokens = self.most_tokens
+        self._call: Callable[..., Any] = torch.compile(self.network, dynamic=True) if compile else self.network
 
     @property
-    def most_tokens(self) -> int:
-        """The most tokens of a row that the model has positions for."""
-        places = getattr(self.config, "max_position_embeddings", None) or 2**20
-        return int(places) - self._first_position()
+    def most_tokens(self) -> int | None:
+        """The most tokens of a row that the model has positions for; ``None`` if any number."""
+        places = _position_table(self.network)
+        return None if places is None else int(places.num_embeddings) - _first_position(self.network)
 
     def __call__(self, tokens: TokenBatch) -> torch.Tensor:
         """The hidden state of each token after the last layer, rows one after the other."""
         torch = load_torch("a model")
+        if self._most_tokens is not None and tokens.longest > self._most_tokens:
+            raise ModelError(
+                f"a row has {tokens.longest:,} tokens, and the model {self._name} has positions for "
+                f"{self._most_tokens:,}: give max_seq_length={self._most_tokens}, or less"
+            )
         with torch.inference_mode():
-            return self._padded(tokens) if self.is_padded else self._unpadded(tokens)
-
-    def _padded(self, tokens: TokenBatch) -> torch.Tensor:
-        ids, mask = tokens.padded(self.pad)
-        hidden: torch.Tensor = self.network(input_ids=ids, attention_mask=mask.long()).last_hidden_state
-        return hidden[mask]
-
-    def _unpadded(self, tokens: TokenBatch) -> torch.Tensor:
-        positions = tokens.positions[None] + self._first_position()
-        with _attention_within(self.network):
-            hidden: torch.Tensor = self.network(
-                input_ids=tokens.ids[None],
-                position_ids=positions,
-                cu_seq_lens_q=tokens.offsets,
-                cu_seq_lens_k=tokens.offsets,
-                max_length_q=tokens.longest,
-                max_length_k=tokens.longest,
-            ).last_hidden_state
-        return hidden[0]
-
-    def _first_position(self) -> int:
-        """The number of the first position: RoBERTa and its kin begin after the one of the padding token."""
-        embeddings = getattr(self.network, "embeddings", None)
-        has_padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None) is not None
-        return self.pad + 1 if has_padding else 0
-
-    def _works_without_padding(self) -> bool:
-        """Try rows of different lengths both ways."""
-        torch = load_torch("a model")
-        rng = np.random.default_rng(0)
-        lengths = np.array([3, 17, 9])
-        ids = rng.integers(0, int(self.config.vocab_size), int(lengths.sum())).astype(np.int32)
-        ids[ids == self.pad] = (self.pad + 1) % int(self.config.vocab_size)
-        tokens = TokenBatch.of(TokenRows(ids, np.concatenate([[0], np.cumsum(lengths)])), self.device)
-        try:
-            _register(torch)
-            with torch.inference_mode():
-                one, other = self._padded(tokens).float(), self._unpadded(tokens).float()
-        except (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError):
-            return False
-        return bool(torch.nn.functional.cosine_similarity(one, other).min() >= _AGREES)
+            return _padded(self._call, tokens, self.pad) if self.is_padded else _unpadded(self._call, tokens)
 
 
-@contextlib.contextmanager
-def _attention_within(network: Any) -> Iterator[None]:
-    """Let the attention of a network see the tokens of a row only."""
-    before = network.config._attn_implementation
-    network.config._attn_implementation = _ATTENTION
+def _changed_ns(folder: str) -> int:
+    """When the files of a folder were last changed."""
+    return max((entry.stat().st_mtime_ns for entry in os.scandir(folder)), default=0)
+
+
+def _numbers(torch: Any, dtype: str, device: str) -> Any:
+    name = ("bfloat16" if device != "cpu" else "float32") if dtype == "auto" else dtype
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ValueError(f"dtype={dtype!r}: give 'auto', 'float32', 'bfloat16' or 'float16'")
+    return found
+
+
+def _load(model: Model, device: str, numbers: Any, kind: str, folder: str | None, settings: dict[str, Any]) -> Any:
+    torch = load_torch(f"the model {model.name}")
+    own = _own_numbers(torch, device, numbers)
+    return _prepared(model, model.load(kind, folder=folder, dtype=own, **settings), device, numbers)
+
+
+def _own_numbers(torch: Any, device: str, numbers: Any) -> Any:
+    """The numbers of all that is not a linear layer."""
+    return torch.float32 if device == "cpu" and numbers == torch.bfloat16 else numbers
+
+
+def _prepared(model: Model, network: Any, device: str, numbers: Any) -> Any:
+    """A network on its device, without padding if that gives the same results."""
+    torch = load_torch(f"the model {model.name}")
+    own = _own_numbers(torch, device, numbers)
+    network = network.to(device, own)
+    network.requires_grad_(requires_grad=False)
+    if getattr(network.config, "use_cache", False):
+        network.config.use_cache = False
+    tokens = _sample(network, device)
+    with torch.inference_mode():
+        expected = _padded(network, tokens, _pad(network.config)).float()
+        register()
+        before = network.config._attn_implementation
+        network.config._attn_implementation = ROWS_ATTENTION
+        if not _agrees(torch, expected, lambda: _unpadded(network, tokens), _AGREES[own.itemsize]):
+            network.config._attn_implementation = before
+        return _packed(torch, model, network, numbers, tokens, expected) if device == "cpu" else network
+
+
+def _packed(torch: Any, model: Model, network: Any, numbers: Any, tokens: TokenBatch, expected: Any) -> Any:
+    """The network with packed linear layers, if it computes the same with them."""
+    is_padded = network.config._attn_implementation != ROWS_ATTENTION
+    children = [(module, name, child) for module in network.modules() for name, child in module.named_children()]
+    pack_linears(network, numbers)
+
+    def compute() -> Any:
+        return _padded(network, tokens, _pad(network.config)) if is_padded else _unpadded(network, tokens)
+
+    if not _agrees(torch, expected, compute, _AGREES[numbers.itemsize]):
+        for module, name, child in children:
+            setattr(module, name, child)
+        if numbers != torch.float32:
+            raise ModelError(
+                f"the model {model.name} gives other results with dtype={str(numbers).removeprefix('torch.')!r} on "
+                "this processor: use 'float32'"
+            )
+    return network
+
+
+def _agrees(torch: Any, expected: Any, compute: Callable[[], Any], least: float) -> bool:
+    """Whether another way to compute hidden states works, and gives the same ones."""
     try:
-        yield
-    finally:
-        network.config._attn_implementation = before
+        found = compute().float()
+    except (
+        AttributeError,
+        ImportError,
+        IndexError,
+        KeyError,
+        NotImplementedError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ):
+        return False
+    return bool(torch.nn.functional.cosine_similarity(expected, found).min() >= least)
 
 
-def _register(torch: Any) -> None:
-    from torch.nn.attention.varlen import varlen_attn
-    from transformers import AttentionInterface
+def _sample(network: Any, device: str) -> TokenBatch:
+    """Rows of different lengths, one of them longer than the window of attention, if the model has one."""
+    config = network.config
+    words, pad = int(config.vocab_size), _pad(config)
+    windows = [getattr(config, name, None) for name in ("sliding_window", "local_attention")]
+    longest = 2 * max([8, *(window for window in windows if isinstance(window, int))]) + 1
+    places = _position_table(network)
+    if places is not None:
+        longest = min(longest, int(places.num_embeddings) - _first_position(network))
+    lengths = np.array([max(1, longest // 5), longest, max(1, longest // 2)])
+    ids = np.random.default_rng(0).integers(0, words, int(lengths.sum())).astype(np.int32)
+    ids[ids == pad] = (pad + 1) % words
+    return TokenBatch.of(TokenRows(ids, np.concatenate([[0], np.cumsum(lengths)])), device)
 
-    def rows_attention(
-        module: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attention_mask: Any,
-        scaling: float | None = None,
-        **others: Any,
-    ) -> tuple[torch.Tensor, None]:
-        offsets, longest = others["cu_seq_lens_q"], others["max_length_q"]
-        query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
-        size = (-1, 0) if getattr(module, "is_causal", False) else (-1, -1)
-        made: Any = varlen_attn(
-            *(query, key, value, offsets, offsets, longest, longest),
-            scale=scaling,
-            window_size=size,
-            enable_gqa=query.shape[1] != key.shape[1],
-        )
-        return made[None], None
 
-    AttentionInterface.register(_ATTENTION, rows_attention)
+def _padded(network: Callable[..., Any], tokens: TokenBatch, pad: int) -> torch.Tensor:
+    ids, mask = tokens.padded(pad)
+    hidden: torch.Tensor = network(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    return hidden[mask]
+
+
+def _unpadded(network: Any, tokens: TokenBatch) -> torch.Tensor:
+    hidden: torch.Tensor = network(
+        input_ids=tokens.ids[None],
+        position_ids=tokens.positions[None] + _first_position(network),
+        cu_seq_lens_q=tokens.offsets,
+        cu_seq_lens_k=tokens.offsets,
+        max_length_q=tokens.longest,
+        max_length_k=tokens.longest,
+    ).last_hidden_state
+    return hidden[0]
+
+
+def _position_table(network: Any) -> Any:
+    """The embeddings of positions, for models that have them."""
+    return getattr(getattr(network, "embeddings", None), "position_embeddings", None)
+
+
+def _first_position(network: Any) -> int:
+    """The number of the first position: RoBERTa and its kin begin after the one of the padding token."""
+    padding = getattr(_position_table(network), "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def _pad(config: Any) -> int:
+    return int(getattr(config, "pad_token_id", None) or 0)

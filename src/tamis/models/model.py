@@ -28,7 +28,9 @@ LOCK = "tamis-model.json"
 _PLAIN = ("*.json", "*.txt", "*.model", "*.safetensors", "*.tiktoken", "*.onnx", "*.md", "*.jinja", "*.npz")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _CODE = ("*.py",)
+_WEIGHTS = ("*.safetensors", "*.onnx", "*.npz", *_PICKLED)
 _LEAST_HEADER = 8
+_SHA256_DIGITS = 64
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,45 @@ class Model:
             return bundled
         return self._from_hub(local_only=True)
 
-    def fetch(self) -> str:
-        """The folder with the model's files; they are fetched from the hub if they are not on this machine."""
+    def fetch(self, *, weights: bool = True) -> str:
+        """The folder with the model's files; they are fetched from the hub if they are not on this machine.
+
+        Args:
+            weights: Whether the weights are needed, or only the files beside them, such as those of the tokenizer.
+        """
         try:
-            return self.folder()
+            folder = self.folder()
         except ModelError:
             if self.is_folder:
                 raise
-        return self._from_hub(local_only=False)
+        else:
+            if self.is_folder or not weights or self.has_weights():
+                return folder
+        folder = self._from_hub(local_only=False, weights=weights)
+        if weights and not self.has_weights():
+            allowed = (
+                "" if self.allow_pickle else ", or its weights are in pickled files, which allow_pickle=True allows"
+            )
+            raise ModelError(
+                f"the model {self.name} is in {folder} without its weights: the hub could not be reached for them"
+                f"{allowed}"
+            )
+        return folder
+
+    def has_weights(self) -> bool:
+        """Whether weights are there, and all parts of them: a snapshot of the hub may hold the small files only."""
+        folder = Path(self.folder())
+        for index in folder.rglob("*.index.json"):
+            parts = _parts_named(index)
+            if any(not (index.parent / part).exists() for part in parts):
+                return False
+        return any(next(folder.rglob(pattern), None) is not None for pattern in _WEIGHTS)
 
     def check(self) -> None:
         """Raise ``ModelError`` if files of the model are missing, cut off or changed.
 
-        Files that a lock names are compared with it; weights as safetensors must be as long as their header says.
+        Files that a lock names are compared with it, and those in the cache of the hub with the hashes that it keeps
+        them under; weights as safetensors must be as long as their header says, and no part of them may be missing.
         """
         folder = Path(self.folder())
         for path, size, digest in _locked(folder):
@@ -92,6 +120,11 @@ class Model:
         weights = [path for path in folder.rglob("*.safetensors") if path.is_file()]
         for file in weights:
             _check_safetensors(file)
+            _check_cached(file)
+        for index in folder.rglob("*.safetensors.index.json"):
+            missing = sorted(part for part in _parts_named(index) if not (index.parent / part).exists())
+            if missing:
+                raise ModelError(f"{index.parent / missing[0]} is missing: fetch or bundle the model again")
         if not weights and not self.allow_pickle:
             pickled = [path.name for pattern in _PICKLED for path in folder.rglob(pattern)]
             if pickled:
@@ -122,33 +155,36 @@ class Model:
         os.replace(partial, target)
         return str(target)
 
-    def load(self, kind: str = "AutoModel", **settings: Any) -> Any:
+    def load(self, kind: str = "AutoModel", *, folder: str | None = None, **settings: Any) -> Any:
         """The model itself, as ``transformers`` loads it, ready to compute.
 
         Args:
             kind: The class of ``transformers`` that loads it.
+            folder: The folder to load, where it is not the model's own, such as one below it.
             settings: More arguments of ``from_pretrained``, such as ``dtype``.
         """
         try:
             import transformers
         except ImportError as error:
             raise MissingExtraError(f"the model {self.name}", package="transformers", extra="models") from error
-        folder = self.folder()
+        folder = folder or self.folder()
         options = {"trust_remote_code": self.trust_remote_code, "local_files_only": True, **settings}
         if not self.allow_pickle:
             options["use_safetensors"] = True
         try:
             return getattr(transformers, kind).from_pretrained(folder, **options).eval()
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except ImportError:  # the model asks for a package; the message says which
+            raise
+        except Exception as error:  # safetensors raises a class of its own for whatever is wrong with a file
             raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
 
-    def _from_hub(self, *, local_only: bool) -> str:
+    def _from_hub(self, *, local_only: bool, weights: bool = True) -> str:
         try:
             import huggingface_hub as hub
             from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
         except ImportError as error:
             raise MissingExtraError(f"the model {self.name}", package="huggingface_hub", extra="models") from error
-        patterns = [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+        patterns = self._patterns() if weights else [name for name in self._patterns() if name not in _WEIGHTS]
         try:
             return str(
                 hub.snapshot_download(
@@ -175,8 +211,11 @@ class Model:
         except ValueError as error:
             raise ModelError(f"{self.name!r} is neither a folder nor the name of a model: {error}") from error
 
+    def _patterns(self) -> list[str]:
+        return [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+
     def _wanted(self, folder: Path) -> Iterator[Path]:
-        patterns = [*_PLAIN, *(_PICKLED if self.allow_pickle else ()), *(_CODE if self.trust_remote_code else ())]
+        patterns = self._patterns()
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.name != LOCK and any(fnmatch.fnmatch(path.name, p) for p in patterns):
                 yield path.relative_to(folder)
@@ -195,6 +234,21 @@ def bundled_folder(name: str, revision: str | None = None) -> str | None:
 
 def _folder_name(name: str, revision: str | None) -> str:
     return name.replace("/", "--") + (f"@{revision}" if revision else "")
+
+
+def _parts_named(index: Path) -> set[str]:
+    """The files that weights are divided into."""
+    try:
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index} is damaged: {error!r}. Fetch or bundle the model again") from None
+
+
+def _check_cached(path: Path) -> None:
+    """Compare a file in the cache of the hub with its name there, which is the hash of what was fetched."""
+    stored = Path(os.path.realpath(path))
+    if stored.parent.name == "blobs" and len(stored.name) == _SHA256_DIGITS and _sha256(stored) != stored.name:
+        raise ModelError(f"{path} is not the file that was fetched: remove {stored}, and fetch the model again")
 
 
 def _locked(folder: Path) -> Iterator[tuple[str, int, str]]:

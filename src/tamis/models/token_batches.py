@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tamis.arrays import numpy_array
+from tamis.arrays import numpy_array, one_array
 
 if TYPE_CHECKING:
     import torch
@@ -66,12 +67,10 @@ class TokenRows:
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> TokenRows:
         """The tokens of a column of lists. A null has none."""
-        array = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-        array = array.cast(pa.large_list(pa.int32()))
-        if array.null_count:
-            array = pa.array([row or [] for row in array.to_pylist()], pa.large_list(pa.int32()))
-        offsets = numpy_array(array.offsets)
-        return cls(numpy_array(array.values)[offsets[0] : offsets[-1]], offsets - offsets[0])
+        array = one_array(column).cast(pa.large_list(pa.int32()))
+        lengths = numpy_array(pc.fill_null(pc.list_value_length(array), 0))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return cls(numpy_array(pc.list_flatten(array)), offsets)  # without what is hidden behind nulls
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -159,7 +158,28 @@ class TokenBatch:
         return hidden[self.offsets[1:].long() - 1].float()
 
     def pooled(self, hidden: torch.Tensor, pooling: str) -> torch.Tensor:
-        """One vector per row: its ``"mean"``, ``"first"`` or ``"last"``."""
-        kinds: dict[str, Any] = {"mean": self.mean, "first": self.first, "last": self.last}
-        result: torch.Tensor = kinds[pooling](hidden)
-        return result
+        """One vector per row, none of which may be empty.
+
+        Args:
+            hidden: The states of the tokens.
+            pooling: ``"mean"``, ``"cls"`` (or ``"first"``), ``"lasttoken"`` (or ``"last"``), ``"max"``,
+                ``"weightedmean"`` (later tokens count more) or ``"mean_sqrt_len_tokens"`` (the sum over the root of
+                the length).
+        """
+        import torch
+
+        if pooling in ("cls", "first"):
+            return self.first(hidden)
+        if pooling in ("lasttoken", "last"):
+            return self.last(hidden)
+        if pooling == "mean":
+            return self.mean(hidden)
+        lengths = self.offsets.diff()[:, None]
+        if pooling == "max":
+            return torch.segment_reduce(hidden.float(), "max", offsets=self.offsets.long())
+        if pooling == "mean_sqrt_len_tokens":
+            return self.mean(hidden) * lengths.sqrt()
+        if pooling == "weightedmean":
+            weights = (self.positions + 1)[:, None]
+            return self.mean(hidden.float() * weights) / self.mean(weights)
+        raise ValueError(f"there is no pooling {pooling!r}")

@@ -29,6 +29,8 @@ _AREAS: Final = (
     ("Text: filters for code", ("tamis.stages.text.filters.code",)),
     ("Text: published sets", ("tamis.stages.text.sets",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
+    ("Text: embeddings", ("tamis.stages.text.embedders",)),
+    ("Text: classifiers", ("tamis.stages.text.classifiers", "tamis.stages.math.classifiers")),
     (
         "Text: other",
         (

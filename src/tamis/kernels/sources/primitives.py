@@ -23,6 +23,7 @@ from tamis.kernels.signatures import PADDING
 __all__ = [
     "BYTES",
     "FLOATS",
+    "FLOATS_32",
     "HALVES",
     "INTS",
     "PADDING",
@@ -58,6 +59,7 @@ HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
 SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
+FLOATS_32 = types.CPointer(types.float32)
 
 # No wrapper that Python could call, and so nothing in the compiled code that needs Python; divisions as in NumPy.
 _OPTIONS = {
@@ -78,6 +80,7 @@ _POINTERS = {
     "uint32": HALVES,
     "uint64": WORDS,
     "int64": INTS,
+    "float32": FLOATS_32,
     "float64": FLOATS,
 }
 

@@ -1,0 +1,62 @@
+"""``tamis models``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from tamis.cli.output import complain, print_json, show, write
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List the models that stages use, fetch one, bundle one, or check one."""
+    if arguments.action == "list":
+        return _list(as_json=arguments.json)
+    wanted = {"fetch": "NAME", "check": "NAME", "bundle": "NAME FOLDER"}[arguments.action]
+    if arguments.name is None or (arguments.action == "bundle") != (arguments.folder is not None):
+        complain(f"expected tamis models {arguments.action} {wanted}", ["  See tamis models --help"])
+        return 2
+    from tamis.models.model import Model
+
+    model = Model(
+        arguments.name,
+        arguments.revision,
+        arguments.cache_dir,
+        trust_remote_code=arguments.trust_remote_code,
+        allow_pickle=arguments.allow_pickle,
+    )
+    if arguments.action == "bundle":
+        write(f"{model.bundle(arguments.folder)}\nOn the other machine: export TAMIS_MODELS_DIR={arguments.folder}")
+        return 0
+    folder = model.fetch() if arguments.action == "fetch" else model.folder()
+    model.check()
+    write(folder)
+    return 0
+
+
+def _list(*, as_json: bool) -> int:
+    from tamis.models.model import Model
+    from tamis.models.registry import KNOWN, KnownModel, bundled_models, is_here
+
+    names = {known.name for known in KNOWN}
+    others = [KnownModel(m.name, "", "bundled", "") for m in bundled_models() if m.name not in names]
+    rows = [{**dataclasses.asdict(known), "is_here": is_here(Model(known.name))} for known in (*KNOWN, *others)]
+    if as_json:
+        print_json(rows)
+        return 0
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("model", "for", "size", "licence", "here"):
+        table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
+    for row in rows:
+        size = "" if row["megabytes"] is None else f"{row['megabytes']:,} MB"
+        licence = str(row["licence"]) + (" (token)" if row["needs_token"] else "")
+        here = "yes" if row["is_here"] else "no"
+        table.add_row(Text(str(row["name"])), Text(str(row["purpose"])), size, Text(licence, style="dim"), here)
+    show(table, Text())
+    show(
+        Text("tamis models fetch NAME fetches one; tamis models bundle NAME FOLDER is for a machine without a network.")
+    )
+    return 0

@@ -1,0 +1,67 @@
+"""How many tokens of a text a model looks at, told from the files beside its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from tamis.errors import ModelError
+from tamis.models.published import backbone_positions
+
+__all__ = ["model_config", "most_tokens"]
+
+_UNLIMITED: Final = 100_000
+"""Tokenizers without a limit name an absurd one."""
+
+_AFTER_PADDING: Final = {
+    "roberta",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "mpnet",
+    "longformer",
+    "esm",
+    "data2vec-text",
+}
+"""Kinds of models whose positions begin after that of the padding token."""
+
+
+def most_tokens(folder: str) -> int | None:
+    """The most tokens of a text that a model looks at, those around the text included; ``None`` if it names no limit.
+
+    What sentence-transformers was told comes first, then what the tokenizer says, then the positions of the model.
+
+    Args:
+        folder: The folder of the model.
+    """
+    sentence = _read(Path(folder) / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(sentence, int):
+        return sentence
+    config = model_config(folder)
+    config = {**config, **config.get("text_config", {})} if isinstance(config.get("text_config"), dict) else config
+    places = config.get("max_position_embeddings", backbone_positions(config, folder))
+    if isinstance(places, int) and config.get("model_type") in _AFTER_PADDING:
+        places -= int(config.get("pad_token_id") or 0) + 1
+    named = _read(Path(folder) / "tokenizer_config.json").get("model_max_length")
+    limits = [limit for limit in (named, places) if isinstance(limit, int | float) and 0 < limit < _UNLIMITED]
+    return int(min(limits)) if limits else None
+
+
+def model_config(folder: str) -> dict[str, Any]:
+    """The ``config.json`` of a model, or of the transformer of a sentence-transformers folder; empty if it has none."""
+    for place in (Path(folder), Path(folder) / "0_Transformer"):
+        found = _read(place / "config.json")
+        if found:
+            return found
+    return {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged: {error}. Fetch or bundle the model again") from None
+    return found if isinstance(found, dict) else {}

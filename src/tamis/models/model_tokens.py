@@ -1,0 +1,119 @@
+"""Texts as the tokens that a model wants: cut to its limit, with the tokens it wants around each text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tamis.arrays import arrow_array, numpy_array, one_array
+from tamis.models.tokenizers import Tokenizer
+
+__all__ = ["ModelTokens", "Tokens"]
+
+_PROBE = "a"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a column of texts.
+
+    Args:
+        column: A list of ``int32`` for each text; null for a null.
+        truncated: How many texts were cut.
+    """
+
+    column: pa.LargeListArray
+    truncated: int
+
+
+class ModelTokens:
+    """Turns columns of texts into the tokens that a model is given.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        max_seq_length: The most tokens of a text, those around it included. The rest of a longer text is left out.
+        max_chars: The most characters of a text that are looked at.
+        prompt: What is put before each text.
+        lower_case: Whether texts are made lower case.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_seq_length: int | None = None,
+        max_chars: int | None = None,
+        *,
+        prompt: str = "",
+        lower_case: bool = False,
+    ) -> None:
+        self.tokenizer, self.max_seq_length, self.max_chars = tokenizer, max_seq_length, max_chars
+        self.prompt, self.lower_case = prompt, lower_case
+        self._before, self._after = _around(tokenizer)
+        around = len(self._before) + len(self._after)
+        if max_seq_length is not None and max_seq_length <= around:
+            raise ValueError(
+                f"max_seq_length={max_seq_length} is too small: the tokenizer puts {around} tokens around each text"
+            )
+
+    def __call__(self, texts: pa.Array | pa.ChunkedArray) -> Tokens:
+        """The tokens of each text."""
+        column = one_array(texts)
+        is_cut = np.zeros(len(column), np.bool_)
+        if self.max_chars is not None:
+            is_cut = numpy_array(pc.fill_null(pc.greater(pc.utf8_length(column), self.max_chars), False))
+            column = pc.utf8_slice_codeunits(column, 0, self.max_chars)
+        if self.prompt:
+            column = pc.binary_join_element_wise(
+                pa.scalar(self.prompt, column.type), column, pa.scalar("", column.type)
+            )
+        if self.lower_case:
+            column = pc.utf8_lower(column)
+        encoded = self.tokenizer.encode_column(column)
+        lengths = np.diff(numpy_array(encoded.offsets))
+        kept = lengths
+        if self.max_seq_length is not None:
+            kept = np.minimum(lengths, self.max_seq_length - len(self._before) - len(self._after))
+        is_cut |= kept < lengths
+        missing = numpy_array(pc.is_null(column)) if column.null_count else None
+        return Tokens(self._with_ends(encoded, kept, missing), int(is_cut.sum()))
+
+    def _with_ends(
+        self, encoded: pa.LargeListArray, kept: NDArray[np.int64], missing: NDArray[np.bool_] | None
+    ) -> pa.LargeListArray:
+        """The first tokens of each row, with the tokens around a text; none for a text that is missing."""
+        starts, ids = numpy_array(encoded.offsets)[:-1], numpy_array(encoded.values)
+        before, after = len(self._before), len(self._after)
+        lengths = kept + before + after
+        if missing is not None:
+            lengths = np.where(missing, 0, lengths)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        if not before and not after and offsets[-1] == len(ids) and missing is None:
+            made = ids
+        else:
+            row = np.repeat(np.arange(len(kept)), lengths)
+            place = np.arange(offsets[-1]) - offsets[:-1][row] - before
+            inside = (place >= 0) & (place < kept[row])
+            made = np.empty(offsets[-1], np.int32)
+            made[inside] = ids[starts[row[inside]] + place[inside]]
+            present = np.flatnonzero(lengths)
+            for number, token in enumerate(self._before):
+                made[offsets[present] + number] = token
+            for number, token in enumerate(reversed(self._after)):
+                made[offsets[present + 1] - 1 - number] = token
+        nulls = None if missing is None else arrow_array(missing)
+        return pa.LargeListArray.from_arrays(arrow_array(offsets), arrow_array(made), mask=nulls)
+
+
+def _around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The tokens that a tokenizer puts before and after each text."""
+    probe = pa.array([_PROBE])
+    plain = tokenizer.encode_column(probe).to_pylist()[0]
+    full = tokenizer.encode_column(probe, add_special_tokens=True).to_pylist()[0]
+    for start in range(len(full) - len(plain) + 1):
+        if full[start : start + len(plain)] == plain:
+            return full[:start], full[start + len(plain) :]
+    raise ValueError(f"the tokenizer {tokenizer.name} changes a text when it puts tokens around it: {plain}, {full}")

@@ -1,0 +1,105 @@
+"""Attention for rows of different lengths that follow each other without padding.
+
+``transformers`` looks its attention up in a table of functions. :func:`register` adds one that lets each token see the
+tokens of its own row only: with PyTorch's attention for rows of different lengths on a GPU, and with one call for each
+run of equally long rows on a CPU (rows are sorted by length, so there are few runs).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ROWS_ATTENTION", "register"]
+
+ROWS_ATTENTION: Final = "tamis_rows"
+"""The name of the function in the table of ``transformers``."""
+
+_NOT_HERE: Final = ("softcap", "position_bias", "s_aux", "head_mask")
+"""What some models ask of their attention, and what it does not do: they get padded rows."""
+
+
+def register() -> None:
+    """Add the function to the table. It stays there; models that do not name it are not affected."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ROWS_ATTENTION, _rows_attention)
+
+
+def _rows_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention over all rows: ``(1, heads, tokens, size)`` in, ``(1, tokens, heads, size)`` out."""
+    asked = [name for name in _NOT_HERE if others.get(name) is not None]
+    if asked:
+        raise NotImplementedError(f"attention without padding has no {asked[0]}")
+    is_causal = bool(others.get("is_causal") or getattr(module, "is_causal", False))
+    window: int | None = others.get("sliding_window")
+    query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
+    offsets = others["cu_seq_lens_q"]
+    if query.device.type == "cpu":
+        return _on_cpu(query, key, value, offsets.tolist(), scaling, window, is_causal=is_causal)[None], None
+    from torch.nn.attention.varlen import varlen_attn
+
+    longest = others["max_length_q"]
+    before = -1 if window is None else window - 1
+    made: Any = varlen_attn(
+        *(query, key, value, offsets, offsets, longest, longest),
+        scale=scaling,
+        window_size=(before, 0 if is_causal else before),
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return made[None], None
+
+
+def _on_cpu(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    offsets: list[int],
+    scaling: float | None,
+    window: int | None,
+    *,
+    is_causal: bool,
+) -> torch.Tensor:
+    import torch
+
+    made = torch.empty(query.shape[0], query.shape[1], value.shape[2], dtype=value.dtype)
+    start = 0
+    for length, run in itertools.groupby(stop - start for start, stop in itertools.pairwise(offsets)):
+        count = sum(1 for _ in run)
+        rows = slice(start, start + count * length)
+        start = rows.stop
+        if not length:
+            continue
+        one, two, three = (
+            each[rows].view(count, length, *each.shape[1:]).transpose(1, 2) for each in (query, key, value)
+        )
+        mask = _band(length, window, is_causal=is_causal) if window is not None and length >= window else None
+        found = torch.nn.functional.scaled_dot_product_attention(
+            *(one, two, three),
+            attn_mask=mask,
+            is_causal=is_causal and mask is None,
+            scale=scaling,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        made[rows] = found.transpose(1, 2).reshape(count * length, *made.shape[1:])
+    return made
+
+
+def _band(length: int, window: int, *, is_causal: bool) -> torch.Tensor:
+    """Which tokens of a row see which: those less than a window away, and only earlier ones if it is causal."""
+    import torch
+
+    places = torch.arange(length)
+    distance = places[:, None] - places
+    return (distance < window) & (distance >= (0 if is_causal else 1 - window))

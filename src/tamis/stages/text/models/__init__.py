@@ -1,0 +1,1 @@
+"""Stages that run a model over texts: tokenise, infer, add columns."""
