@@ -313,9 +313,9 @@ OTHERS: dict[str, Any] = {
     ),
     "another regular expression": lambda: byte_level(r"\w+|\W"),
     "a number of another kind": lambda: byte_level(GPT4_PATTERN.replace("NUMBER", r"\p{N}{1,2}")),
-    "digits split before": lambda: changed(
+    "digits split before a space is added": lambda: changed(
         byte_level(),
-        pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(False)]),
+        pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(True)]),
     ),
     "dropout": lambda: byte_level(dropout=0.5),
     "a lower-casing normaliser": lambda: changed(byte_level(), normalizer=normalizers.Lowercase()),

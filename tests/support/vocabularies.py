@@ -122,6 +122,14 @@ def _whole_texts() -> Tokenizer:
     return made
 
 
+def _digits(individual_digits: bool) -> Tokenizer:
+    made = byte_level()
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    return made
+
+
 KINDS: dict[str, Callable[[], Tokenizer]] = {
     **{f"bert {settings}": functools.partial(bert, **settings) for settings in BERT_SETTINGS},
     "bert, short words": functools.partial(bert, longest_word=4),
@@ -131,6 +139,8 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
     "qwen2": _qwen,
     "numbers": lambda: byte_level(GPT4_PATTERN.replace("NUMBER", r"\p{N}+")),
     "whole texts": _whole_texts,
+    "digits": functools.partial(_digits, individual_digits=True),
+    "runs of digits": functools.partial(_digits, individual_digits=False),
 }
 """How each kind of tokenizer is made."""
 

@@ -7,6 +7,7 @@ from typing import Final
 __all__ = [
     "CHECKED",
     "COMPOSED",
+    "DIGITS",
     "GPT2",
     "GPT4",
     "ISOLATED",
@@ -25,6 +26,8 @@ WHOLE: Final = 0
 """A text is one piece."""
 GPT2: Final = 1
 """The regular expression of GPT-2."""
+DIGITS: Final = 3
+"""That of GPT-2, after numbers were split off: white space is not put before them."""
 GPT4: Final = 2
 """That of GPT-4, Llama 3 and Qwen 2: letters take any character before them, and line ends are kept together."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels import native
 from tamis.kernels.needles import Needles, rows_with
-from tamis.kernels.token_styles import GPT2, GPT4, ISOLATED, SEPARATOR, WHOLE, WORD
+from tamis.kernels.token_styles import DIGITS, GPT2, GPT4, ISOLATED, SEPARATOR, WHOLE, WORD
 from tamis.kernels.token_tables import MOST_IDS, MOST_PAIRS, Crossings, Trie, pair_table
 from tamis.kernels.tokens import NO_IDS, NO_LIMIT, BytePairs, PairRules, TokenIds, TokenKernel, WordPieces, WordRules
 from tamis.models.tokenizer_characters import bert_characters, byte_characters
@@ -284,6 +284,10 @@ def _splits(settings: Mapping[str, Any]) -> tuple[int, int, bool]:
     if len(steps) == 1:
         return GPT2 if uses_regex else WHOLE, 0, last["add_prefix_space"]
     first = steps[0]
+    if first["type"] == "Digits":
+        _only(first, "individual_digits")
+        _require(uses_regex, not last["add_prefix_space"])
+        return DIGITS, 1 if first["individual_digits"] else 0, False
     _only(first, "pattern", "behavior", "invert")
     _require(first["type"] == "Split", first["behavior"] == "Isolated", not first["invert"])
     _require(not uses_regex, not last["add_prefix_space"], first["pattern"].keys() == {"Regex"})

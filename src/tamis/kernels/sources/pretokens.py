@@ -14,7 +14,9 @@ from tamis.kernels.sources.token_rows import run_end
 from tamis.kernels.token_styles import (
     CHECKED,
     COMPOSED,
+    DIGITS,
     GPT2,
+    GPT4,
     JOINS,
     LEADS,
     LETTER,
@@ -140,14 +142,14 @@ def digits_end(text, at, numbers, most):
 
 
 @helper
-def white_end(text, at, size, spaces, cuts_after_newline):
+def white_end(text, at, size, style, numbers, spaces):
     """The end of a piece of white space: without its last character if more text follows."""
     end = run_end(spaces, at)
-    if cuts_after_newline:
+    if style == GPT4:
         for place in range(end - 1, at - 1, -1):
             if is_newline(text[place]):
                 return place + 1
-    if end == size or end - at == 1:
+    if end == size or end - at == 1 or (style == DIGITS and is_set(numbers, end)):
         return end
     last = end - 1
     while text[last] & 0xC0 == 0x80:
@@ -173,19 +175,19 @@ def piece_end(text, at, size, style, digits, letters, numbers, spaces, others):
     if is_set(letters, at):
         return run_end(letters, at)
     if byte == _APOSTROPHE:
-        short = contraction(text, at, size, style != GPT2)
+        short = contraction(text, at, size, style == GPT4)
         if short > 0:
             return at + short
     if is_set(numbers, at):
         return digits_end(text, at, numbers, digits)
-    if style == GPT2:
-        if byte == _SPACE and is_set(numbers, at + 1):
+    if style != GPT4:
+        if style == GPT2 and byte == _SPACE and is_set(numbers, at + 1):
             return run_end(numbers, at + 1)
         if byte == _SPACE and is_set(others, at + 1):
             return run_end(others, at + 1)
         if is_set(others, at):
             return run_end(others, at)
-        return white_end(text, at, size, spaces, False)
+        return white_end(text, at, size, style, numbers, spaces)
     if not is_newline(byte):
         after = at + character_size(byte)
         if is_set(letters, after):
@@ -195,4 +197,4 @@ def piece_end(text, at, size, style, digits, letters, numbers, spaces, others):
         while end < size and is_newline(text[end]):
             end += 1
         return end
-    return white_end(text, at, size, spaces, True)
+    return white_end(text, at, size, style, numbers, spaces)
