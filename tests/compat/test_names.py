@@ -62,7 +62,23 @@ IMPORTED = {
     ),
     "stages.file_partitioning": "FilePartitioningStage",
     "stages.function_decorators": "processing_stage",
+    "stages.math.classifiers": "FineMathClassifier",
+    "stages.math.classifiers.finemath": "FineMathClassifier",
     "stages.resources": "Resources",
+    "stages.text.classifiers": (
+        "AegisClassifier ContentTypeClassifier DistributedDataClassifier DomainClassifier FineWebEduClassifier "
+        "FineWebMixtralEduClassifier FineWebNemotronEduClassifier InstructionDataGuardClassifier "
+        "MultilingualDomainClassifier PromptTaskComplexityClassifier QualityClassifier"
+    ),
+    "stages.text.classifiers.aegis": "AegisClassifier InstructionDataGuardClassifier",
+    "stages.text.classifiers.base": "DistributedDataClassifier",
+    "stages.text.classifiers.content_type": "ContentTypeClassifier",
+    "stages.text.classifiers.domain": "DomainClassifier MultilingualDomainClassifier",
+    "stages.text.classifiers.fineweb_edu": (
+        "FineWebEduClassifier FineWebMixtralEduClassifier FineWebNemotronEduClassifier"
+    ),
+    "stages.text.classifiers.prompt_task_complexity": "PromptTaskComplexityClassifier",
+    "stages.text.classifiers.quality": "QualityClassifier",
     "stages.text.deduplication": "TextDuplicatesRemovalWorkflow",
     "stages.text.deduplication.removal": "TextDuplicatesRemovalStage",
     "stages.text.deduplication.removal_workflow": "TextDuplicatesRemovalWorkflow",

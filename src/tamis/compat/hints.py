@@ -9,7 +9,7 @@ _SEMANTIC: Final = (
     "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"
 )
 _CLASSIFIERS: Final = (
-    "Stages with models (classifiers, embedders) are not built yet. Your own model runs in a ProcessingStage: "
+    "This stage with a model is not built yet. Your own model runs in a ProcessingStage: "
     "load it in setup(), use it in process_batch()"
 )
 _FILTER: Final = (
@@ -33,7 +33,8 @@ _RETRIES: Final = (
     "with several nodes and tamis.core.client.SlurmRayClient"
 )
 _MATH: Final = (
-    "Stages for mathematical pages (download, extraction, scoring with a model) are not built yet. Your own stages "
+    "Stages that download, extract and clean mathematical pages are not built yet; "
+    "tamis.stages.math.classifiers.FineMathClassifier scores them. Your own stages "
     "extend tamis.stages.base.ProcessingStage"
 )
 _DASK: Final = (
@@ -84,9 +85,9 @@ MODULES: Final[dict[str, str]] = {
     "stages.deduplication.semantic": _SEMANTIC,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
-    "stages.math": _MATH,
+    "stages.math.download": _MATH,
+    "stages.math.modifiers": _MATH,
     "stages.synthetic": _SYNTHETIC,
-    "stages.text.classifiers": _CLASSIFIERS,
     "stages.text.deduplication.semantic": _SEMANTIC,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,

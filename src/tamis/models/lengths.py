@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tamis.errors import ModelError
+from tamis.models.published import backbone_positions
 
 __all__ = ["model_config", "most_tokens"]
 
@@ -39,7 +40,7 @@ def most_tokens(folder: str) -> int | None:
         return sentence
     config = model_config(folder)
     config = {**config, **config.get("text_config", {})} if isinstance(config.get("text_config"), dict) else config
-    places = config.get("max_position_embeddings")
+    places = config.get("max_position_embeddings", backbone_positions(config, folder))
     if isinstance(places, int) and config.get("model_type") in _AFTER_PADDING:
         places -= int(config.get("pad_token_id") or 0) + 1
     named = _read(Path(folder) / "tokenizer_config.json").get("model_max_length")

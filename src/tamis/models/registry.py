@@ -76,6 +76,9 @@ KNOWN: Final = (
         440,
     ),
     KnownModel(
+        "HuggingFaceTB/finemath-classifier", "FineMathClassifier", "worth for learning mathematics, 0 to 5", "MIT", 471
+    ),
+    KnownModel(
         "nvidia/prompt-task-and-complexity-classifier",
         "PromptTaskComplexityClassifier",
         "tasks and complexity of prompts",
