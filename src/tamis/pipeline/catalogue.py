@@ -30,10 +30,7 @@ _AREAS: Final = (
     ("Text: published sets", ("tamis.stages.text.sets",)),
     ("Text: modifiers", ("tamis.stages.text.modifiers",)),
     ("Text: embeddings", ("tamis.stages.text.embedders",)),
-<<<<<<< HEAD
-=======
     ("Text: classifiers", ("tamis.stages.text.classifiers", "tamis.stages.math.classifiers")),
->>>>>>> main
     (
         "Text: other",
         (
