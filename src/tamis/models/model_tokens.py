@@ -72,11 +72,13 @@ class ModelTokens:
             )
         if self.lower_case:
             column = pc.utf8_lower(column)
-        encoded = self.tokenizer.encode_column(column)
-        lengths = np.diff(numpy_array(encoded.offsets))
-        kept = lengths
+        most = None
         if self.max_seq_length is not None:
-            kept = np.minimum(lengths, self.max_seq_length - len(self._before) - len(self._after))
+            most = self.max_seq_length - len(self._before) - len(self._after)
+        # One more than is kept, which tells that there are more.
+        encoded = self.tokenizer.encode_column(column, max_tokens=None if most is None else most + 1)
+        lengths = np.diff(numpy_array(encoded.offsets))
+        kept = lengths if most is None else np.minimum(lengths, most)
         is_cut |= kept < lengths
         missing = numpy_array(pc.is_null(column)) if column.null_count else None
         return Tokens(self._with_ends(encoded, kept, missing), int(is_cut.sum()))
