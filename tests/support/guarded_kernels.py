@@ -8,6 +8,7 @@ the last ones, and with texts that are followed by as many bytes as it may read.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import mmap
 import random
@@ -18,15 +19,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.kernels import cleaning, heuristics, measures, minhash, native, needles, operations, suspects
+from tamis.kernels import (
+    cleaning,
+    hashed_words,
+    heuristics,
+    measures,
+    minhash,
+    native,
+    needles,
+    operations,
+    suspects,
+    tokens,
+)
 from tamis.kernels.bloom import BloomFilter
 from tamis.kernels.buffers import PADDING
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.lines import line_starts
 from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
+from tamis.kernels.token_means import token_means
 from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
+from tamis.models.native_tokenizers import SPLITS, NativeTokenizer, native_tokenizer
 from tamis.stages.io import json_text
 from tamis.stages.io.json_census import Census
 from tamis.stages.io.json_flat import parse_flat
@@ -225,6 +239,25 @@ def run_jaccard(column: pa.Array) -> Any:
     return [each.jaccard(column, column[::-1]).tolist() for each in SCHEMES[:4]]
 
 
+def run_hashed_words(column: pa.Array) -> Any:
+    vectors = [hashed_words.HashedWords(dim).vectors(column).tolist() for dim in (1, 6, 64)]
+    return vectors, np.flatnonzero(hashed_words.fit_rarity([column])).tolist()
+
+
+def run_token_means(column: pa.Array) -> Any:
+    texts = Utf8.from_arrow(column)
+    rng = np.random.default_rng(len(texts.data))
+    found = []
+    for dim, most_tokens in ((1, 1 << 40), (7, 10), (64, 1)):
+        table = rng.standard_normal((97, dim)).astype(np.float32)
+        counted = (np.arange(97) % 5 > 0).astype(np.uint8)
+        for normalize in (False, True):
+            ids = texts.data.astype(np.int32) - 9
+            means = token_means(ids, texts.offsets, table, counted, most_tokens=most_tokens, normalize=normalize)
+            found.append([part.tolist() for part in means])
+    return found
+
+
 def run_bands(column: pa.Array) -> Any:
     values = np.arange(6 * len(column)).reshape(-1, 6)
     return [minhash.band_hashes(values.astype(kind), 2).tolist() for kind in (np.uint32, np.uint64)]
@@ -318,10 +351,55 @@ def run_bloom(column: pa.Array) -> Any:
     return BloomFilter(len(column) + 1, 0.1).add(hash_text_64(column)).tolist()
 
 
+@functools.cache
+def native_tokenizers(name: str) -> list[NativeTokenizer]:
+    """Small tokenizers of all kinds for a kernel."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokens._CACHE_BITS = 6  # so that little is kept
+    pattern = next(pattern for pattern, (_, digits) in SPLITS.items() if digits == 3)
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    byte_level = functools.partial(pre_tokenizers.ByteLevel, add_prefix_space=False)
+    made = []
+    for variant in range(3):
+        if name == "word_pieces":
+            inner = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=(100, 5, 0)[variant]))
+            inner.normalizer = normalizers.BertNormalizer(lowercase=variant > 0, clean_text=variant < 2)
+            inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            trainer: Any = trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]"], show_progress=False)
+        else:
+            inner = Tokenizer(models.BPE(ignore_merges=variant == 1))
+            inner.normalizer = normalizers.NFC() if variant == 1 else None
+            splits = byte_level(use_regex=variant == 0)
+            inner.pre_tokenizer = pre_tokenizers.Sequence([split, splits]) if variant == 1 else splits
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+        inner.train_from_iterator(list(PIECES) * 3, trainer)
+        inner.post_processor = processors.TemplateProcessing("a $A a a", None, [("a", 1)])
+        found = native_tokenizer(inner)
+        assert found is not None
+        made.append(found)
+    return made
+
+
+def run_tokens(name: str) -> Callable[[pa.Array], Any]:
+    def run(column: pa.Array) -> Any:
+        results = []
+        for tokenizer in native_tokenizers(name):
+            for is_special, most, is_kept in ((False, None, True), (True, 3, True), (True, None, False)):
+                found = tokenizer.tokenise(column, is_special, most, is_kept)
+                results.append((found.counts.tolist(), found.ids.tolist(), found.left_out.tolist()))
+        return results
+
+    return run
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
     "needles": run_needles,
+    "byte_pairs": run_tokens("byte_pairs"),
+    "word_pieces": run_tokens("word_pieces"),
     "suspects": run_suspects,
     "json_text": run_json_text,
     "bloom": run_bloom,
@@ -333,6 +411,8 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "minhash": run_minhash,
     "jaccard": run_jaccard,
     "bands": run_bands,
+    "hashed_words": run_hashed_words,
+    "token_means": run_token_means,
     "anchors": run_anchors,
     "window_hashes": run_window_hashes,
     "hash_order": run_hash_order,

@@ -45,7 +45,18 @@ _NEEDED_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "pop
 _SEAL_BYTES = hashlib.sha256().digest_size
 _FOLDER_MODE = 0o700
 
-COMPILED_FROM = ("arguments.py", "compiler.py", "measures.py", "operations.py", "signatures.py", "span_constants.py")
+COMPILED_FROM = (
+    "arguments.py",
+    "compiler.py",
+    "hashed_words_definition.py",
+    "measures.py",
+    "minhash_definition.py",
+    "operations.py",
+    "signatures.py",
+    "span_constants.py",
+    "token_styles.py",
+    "unit_length.py",
+)
 """The modules outside of ``sources`` that compiled kernels depend on."""
 
 _LOG = logging.getLogger("tamis")

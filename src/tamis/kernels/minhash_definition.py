@@ -14,10 +14,13 @@ __all__ = [
     "band_hashes",
     "classic_signature",
     "fast_signature",
+    "mix_words",
     "mixing_of",
     "permutations_of",
+    "random_words",
     "shingle_hashes",
     "value_bits_of",
+    "word_hash",
 ]
 
 Words: TypeAlias = NDArray[np.uint64]
@@ -29,8 +32,16 @@ _K3: Final = 0xE7037ED1A0B428DB
 _FULL: Final = (1 << 64) - 1
 
 
-def _random_words(seed: int, count: int) -> Words:
-    """Numbers that follow from a seed: the generator SplitMix64 (Steele, Lea, Flood 2014)."""
+def random_words(seed: int, count: int) -> Words:
+    """Numbers that follow from a seed: the generator SplitMix64 (Steele, Lea, Flood 2014).
+
+    Args:
+        seed: Any whole number.
+        count: How many.
+
+    >>> random_words(0, 1).tolist() == [0xE220A8397B1DCDAF]
+    True
+    """
     words: Words = np.full(count, seed & _FULL, np.uint64) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_K0)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -47,7 +58,7 @@ def mixing_of(seed: int) -> Words:
     >>> mixing_of(42)[0] % np.uint64(8)
     np.uint64(5)
     """
-    multiplier, key = _random_words(seed, 2).tolist()
+    multiplier, key = random_words(seed, 2).tolist()
     return np.array([multiplier & ~7 | 5, key], np.uint64)
 
 
@@ -62,7 +73,7 @@ def permutations_of(seed: int, num_hashes: int, bits: int) -> tuple[NDArray[Any]
     >>> [numbers.dtype for numbers in permutations_of(42, 3, bits=32)]
     [dtype('uint32'), dtype('uint32')]
     """
-    words = _random_words(seed, 2 + 2 * num_hashes)[2:]
+    words = random_words(seed, 2 + 2 * num_hashes)[2:]
     numbers = words if bits == 64 else (words >> np.uint64(32)).astype(np.uint32)
     return np.ascontiguousarray(numbers[::2] | numbers.dtype.type(1)), np.ascontiguousarray(numbers[1::2])
 
@@ -94,7 +105,7 @@ def shingle_hashes(text: bytes, by_words: bool, ngram: int, mixing: Words) -> Wo
     """
     characters = text.decode()
     if by_words:
-        items = [_word_hash(word.encode()) for word in characters.split()]
+        items = [word_hash(word.encode()) for word in characters.split()]
     else:
         items = [int.from_bytes(character.encode(), "little") for character in characters]
     values = np.array(items, np.uint64)
@@ -104,7 +115,7 @@ def shingle_hashes(text: bytes, by_words: bool, ngram: int, mixing: Words) -> Wo
     sums = np.full(len(values) - taken + 1, len(values) + 1 if is_short else 0, np.uint64)
     for i in range(taken):
         sums = sums * multiplier + values[i : i + len(sums)]
-    return _mix(sums ^ key, np.uint64(_K1))
+    return mix_words(sums ^ key, np.uint64(_K1))
 
 
 def fast_signature(hashes: Words, num_hashes: int, bits: int) -> NDArray[Any]:
@@ -126,7 +137,7 @@ def fast_signature(hashes: Words, num_hashes: int, bits: int) -> NDArray[Any]:
         rehashed = hashes
         if number:
             salt = np.array([number], np.uint64) * np.uint64(_K0)
-            rehashed = _mix(hashes ^ salt, np.uint64(_K1) ^ salt)
+            rehashed = mix_words(hashes ^ salt, np.uint64(_K1) ^ salt)
         upper = rehashed >> np.uint64(32)
         places = upper * np.uint64(num_hashes) >> np.uint64(32)
         if number >= num_hashes:
@@ -175,8 +186,16 @@ def band_hashes(signatures: NDArray[Any], num_bands: int) -> Words:
     return hashes
 
 
-def _mix(one: Words, other: Words | np.uint64) -> Words:
-    """Both halves of a product, folded into one word."""
+def mix_words(one: Words, other: Words | np.uint64) -> Words:
+    """Both halves of the products of numbers, folded into one number each.
+
+    Args:
+        one: Factors.
+        other: The other factors.
+
+    >>> mix_words(np.array([1 << 63], np.uint64), np.uint64(2)).tolist()
+    [1]
+    """
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a, b, c, d = one >> half, one & low, other >> half, other & low
     middle = a * d + (b * d >> half)
@@ -185,8 +204,15 @@ def _mix(one: Words, other: Words | np.uint64) -> Words:
     return upper ^ (one * other)
 
 
-def _word_hash(word: bytes) -> int:
-    """The hash of a word's bytes."""
+def word_hash(word: bytes) -> int:
+    """The hash of a word's bytes, as the kernels compute it.
+
+    Args:
+        word: UTF-8.
+
+    >>> word_hash(b"word") == word_hash(b"word "), 0 <= word_hash(b"") < 2**64
+    (False, True)
+    """
 
     def mix(one: int, other: int) -> int:
         product = (one & _FULL) * (other & _FULL)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.kernels import operations
 from tamis.kernels.arguments import Array, Arrays, Number, Signature
+from tamis.kernels.hashed_words_definition import COUNTED, SIZES, TOTAL_BUCKETS
 from tamis.kernels.measures import MEASURES
 
 __all__ = ["PADDING", "SIGNATURES", "longest_near_end", "most_shingles"]
@@ -23,6 +24,9 @@ PADDING: Final = 128
 
 _CHARACTER_BLOCKS: Final = 0x1100
 """Unicode in blocks of 256 characters."""
+
+_CHARACTERS: Final = 0x110000
+"""Unicode, character by character."""
 
 _ALL_ROWS: Final = ("0 <= first_row <= row_count",)
 
@@ -67,6 +71,10 @@ def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
 
 
+def _floats_32(length: str, is_written: bool = False) -> Array:
+    return Array("float32", length, is_written)
+
+
 def _joining(nodes: Callable[..., Array]) -> Signature:
     """Nodes of one of two widths, joined along edges."""
     return Signature(
@@ -97,6 +105,18 @@ def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDAr
     return most
 
 
+def longest_text(offsets: NDArray[np.int64]) -> int:
+    """The size of the longest text.
+
+    Args:
+        offsets: Where each text begins, and where the last one ends.
+
+    >>> longest_text(np.array([0, 9, 12]))
+    9
+    """
+    return int(np.diff(offsets).max(initial=0))
+
+
 _OFFSETS_INSIDE: Final = ("0 <= offsets[0] <= offsets[row_count] <= readable",)
 
 _TAIL: Final = f"longest_near_end(offsets[:row_count + 1], readable) + {2 * PADDING}"
@@ -107,6 +127,48 @@ _SHINGLE_PARAMETERS: Final[dict[str, Array | Number]] = {
     "mixing": _words("2"),
     "room": Number(),
 }
+
+_TOKEN_CONDITIONS: Final = (
+    *_OFFSETS_INSIDE,
+    "0 <= first_row <= row_count",
+    "0 < cache_shift < 64 and len(cache) == 64 << (64 - cache_shift)",
+    "0 < trie_shift < 64 and len(trie) == 8 << (64 - trie_shift)",
+    "bitmap_words >= longest_text(offsets[:row_count + 1]) // 64 + 2",
+    "limit < 1 << 62",
+)
+
+
+def _token_parameters(bitmaps: int) -> dict[str, Array | Number]:
+    """The parameters that the kernels that tokenise have in common."""
+    return {
+        "texts": _bytes("readable"),
+        "offsets": _integers("row_count + 1"),
+        "row_count": Number(),
+        "readable": Number(),
+        "first_row": Number(),
+        "scratch": _bytes(_TAIL, is_written=True),
+        "bitmaps": _words(f"{bitmaps} * bitmap_words", is_written=True),
+        "bitmap_words": Number(),
+        "pieces": _integers("96", is_written=True),
+        "cache": _bytes("64", is_written=True),
+        "cache_shift": Number(),
+        "before": _short_integers("before_count"),
+        "before_count": Number(),
+        "after": _short_integers("after_count"),
+        "after_count": Number(),
+        "limit": Number(),
+        "is_kept": Number(),
+        "left_out": _bytes("row_count", is_written=True),
+        "counts": _integers("row_count", is_written=True),
+        "ids": _short_integers("room", is_written=True),
+        "room": Number(),
+        "trie": _words("8"),
+        "trie_shift": Number(),
+        "tokens": _short_integers("node_count"),
+        "node_count": Number(),
+        "kinds": _bytes(f"{_CHARACTERS}"),
+    }
+
 
 SIGNATURES: Final[dict[str, Signature]] = {
     "heuristics": Signature(
@@ -441,6 +503,50 @@ SIGNATURES: Final[dict[str, Signature]] = {
         slots=Number(),
         results=_floats("row_count", is_written=True),
     ),
+    "hashed_words": Signature(
+        conditions=(
+            *_OFFSETS_INSIDE,
+            "blocks.max() < len(folds) // 256",
+            "1 <= dim <= 65536",
+            "((table >> 1) & 0xFFFF).max() < dim",
+        ),
+        helpers={"longest_near_end": longest_near_end},
+        texts=_bytes("readable"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        readable=Number(),
+        scratch=_bytes(_TAIL, is_written=True),
+        blocks=_bytes(f"{_CHARACTER_BLOCKS}"),
+        folds=_halves("256"),
+        folded=_bytes(
+            "2 * int((offsets[1:row_count + 1] - offsets[:row_count]).max(initial=0)) + 256", is_written=True
+        ),
+        counts=_halves(f"{TOTAL_BUCKETS}", is_written=True),
+        touched=_integers(f"{TOTAL_BUCKETS + 1}", is_written=True),
+        roots=_integers(f"{COUNTED}"),
+        sizes=_integers(f"{len(SIZES)}"),
+        table=_halves(f"{TOTAL_BUCKETS}"),
+        dim=Number(),
+        sums=_integers("dim", is_written=True),
+        vectors=_floats_32("0 if counting else row_count * dim", is_written=True),
+        frequencies=_halves(f"{TOTAL_BUCKETS} if counting else 0", is_written=True),
+        counting=Number(),
+    ),
+    "token_means": Signature(
+        conditions=("0 <= offsets[0] <= offsets[row_count] <= len(ids)", "token_count > 0"),
+        ids=_short_integers("0"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        most_tokens=Number(),
+        table=_floats_32("token_count * dim"),
+        counted=_bytes("token_count"),
+        token_count=Number(),
+        dim=Number(),
+        normalize=Number(),
+        sums=_floats_32("dim", is_written=True),
+        vectors=_floats_32("row_count * dim", is_written=True),
+        tokens_used=_integers("row_count", is_written=True),
+    ),
     "xxh3": Signature(
         conditions=("0 <= offsets[0] <= offsets[row_count] <= len(data)", "width == 1 or width == 2"),
         data=_bytes("0"),
@@ -450,6 +556,44 @@ SIGNATURES: Final[dict[str, Signature]] = {
         accumulators=_words("8", is_written=True),
         width=Number(),
         hashes=_words("width * row_count", is_written=True),
+    ),
+    "byte_pairs": Signature(
+        conditions=(
+            *_TOKEN_CONDITIONS,
+            "0 < pair_shift < 64 and len(pairs) == 8 << (64 - pair_shift)",
+            "0 < crossing_shift <= 58 and len(crossings) == 1 << (58 - crossing_shift)",
+            "0 < most < 1 << 24 and most % 256 == 0",
+        ),
+        helpers={"longest_near_end": longest_near_end, "longest_text": longest_text},
+        **_token_parameters(bitmaps=4),
+        crossings=_words("1"),
+        crossing_shift=Number(),
+        orders=_bytes(f"{_CHARACTERS}"),
+        style=Number(),
+        digits=Number(),
+        takes_whole=Number(),
+        byte_ids=_short_integers("256"),
+        two_byte_ids=_short_integers("65536"),
+        byte_ranks=_halves("65536"),
+        pairs=_words("8"),
+        pair_shift=Number(),
+        merged=_short_integers("merge_count"),
+        merge_count=Number(),
+        links=_short_integers("3 * most", is_written=True),
+        ranks=_halves("most + most // 16 + 32", is_written=True),
+        most=Number(),
+    ),
+    "word_pieces": Signature(
+        conditions=(*_TOKEN_CONDITIONS, "most < 1 << 24"),
+        helpers={"longest_near_end": longest_near_end, "longest_text": longest_text},
+        **_token_parameters(bitmaps=2),
+        forms=_halves(f"{_CHARACTERS}"),
+        pool=_bytes("pool_bytes"),
+        pool_bytes=Number(),
+        mark_ids=_short_integers(f"{_CHARACTERS}"),
+        unknown=Number(),
+        most=Number(),
+        word=_bytes("4 * most + 16", is_written=True),
     ),
 }
 """All kernels by name."""

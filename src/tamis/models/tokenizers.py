@@ -2,12 +2,16 @@
 
 A ``tokenizer.json`` needs the package ``tokenizers`` alone, whose work runs outside Python's lock. What has no such
 file (a vocabulary of another kind, code of its own) is loaded through ``transformers``, when that is installed.
+
+WordPiece and byte-level byte pair encoding, which most models use, are done by native kernels with the same ids; see
+:mod:`tamis.models.native_tokenizers`. The package does what they leave out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,10 +20,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.errors import DataError, MissingExtraError
+from tamis.models.native_tokenizers import NativeTokenizer, native_tokenizer
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["Tokenizer", "load_tokenizer", "loaded_tokenizer"]
 
 _FILE = "tokenizer.json"
+_LISTS = pa.large_list(pa.int32())
+_GUARD = threading.Lock()
+_TEXTS = (pa.string(), pa.large_string())
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
 
 
@@ -36,7 +44,12 @@ class Tokenizer:
         self.name, self.vocab_size, self.eos_token_id = name, vocab_size, eos_token_id
 
     def encode_column(
-        self, column: pa.Array | pa.ChunkedArray, *, add_special_tokens: bool = False, batch_size: int = 1000
+        self,
+        column: pa.Array | pa.ChunkedArray,
+        *,
+        add_special_tokens: bool = False,
+        max_tokens: int | None = None,
+        batch_size: int = 1000,
     ) -> pa.LargeListArray:
         """The token ids of each text, as a list of ``int32``. A null has no tokens, as an empty text.
 
@@ -44,34 +57,68 @@ class Tokenizer:
             column: Texts.
             add_special_tokens: Whether to put the tokens around each text that the tokenizer has for this (such as
                 ``[CLS]`` or ``<s>``).
-            batch_size: How many texts are encoded at once; what is found on the way takes memory.
+            max_tokens: The most tokens of a text, with those around it; what is beyond is cut off. All if not given.
+            batch_size: How many texts the package ``tokenizers`` encodes at once; what it finds on the way takes
+                memory.
         """
-        counts, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-        for texts in _batches(column, batch_size):
-            found = self._ids(texts, add_special_tokens)
-            counts.append(np.array([len(one) for one in found], np.int64))
-            ids += found
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts))])
-        return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(ids)))
+        content = self._most_content(add_special_tokens, max_tokens)
+        parts = [self._encode(texts, add_special_tokens, content, batch_size) for texts in _arrays(column)]
+        return pa.concat_arrays(parts) if parts else pa.array([], _LISTS)
 
     def count_tokens(
-        self, column: pa.Array | pa.ChunkedArray, *, add_special_tokens: bool = False, batch_size: int = 1000
+        self,
+        column: pa.Array | pa.ChunkedArray,
+        *,
+        add_special_tokens: bool = False,
+        max_tokens: int | None = None,
+        batch_size: int = 1000,
     ) -> NDArray[np.int64]:
         """How many tokens each text has. A null has none.
 
         Args:
             column: Texts.
             add_special_tokens: Whether to count the tokens that the tokenizer puts around each text.
-            batch_size: How many texts are encoded at once.
+            max_tokens: The most tokens that are counted, with those around the text. All if not given.
+            batch_size: How many texts the package ``tokenizers`` encodes at once.
         """
-        counts = [self._counts(texts, add_special_tokens) for texts in _batches(column, batch_size)]
-        return np.concatenate(counts) if counts else np.zeros(0, np.int64)
+        content = self._most_content(add_special_tokens, max_tokens)
+        counts = [self._count(texts, add_special_tokens, content, batch_size) for texts in _arrays(column)]
+        return np.concatenate([np.zeros(0, np.int64), *counts])
 
-    def _ids(self, texts: list[str], add_special_tokens: bool) -> list[NDArray[np.int32]]:
+    def _most_content(self, add_special_tokens: bool, max_tokens: int | None) -> int | None:
+        """The most tokens of the text itself."""
+        if max_tokens is None:
+            return None
+        added = self._special_count() if add_special_tokens else 0
+        if max_tokens < max(added, 1):
+            raise ValueError(f"max_tokens={max_tokens}: must be at least 1, and the special tokens are {added}")
+        return max_tokens - added
+
+    def _encode(
+        self, texts: pa.Array, add_special_tokens: bool, most_content: int | None, batch_size: int
+    ) -> pa.LargeListArray:
+        counts, ids = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
+        for batch in _batches(texts, batch_size):
+            found = self._ids(batch, add_special_tokens, most_content)
+            counts.append(np.array([len(one) for one in found], np.int64))
+            ids += found
+        return pa.LargeListArray.from_arrays(np.cumsum(np.concatenate(counts)), np.concatenate(ids))
+
+    def _count(
+        self, texts: pa.Array, add_special_tokens: bool, most_content: int | None, batch_size: int
+    ) -> NDArray[np.int64]:
+        counts = [self._counts(batch, add_special_tokens, most_content) for batch in _batches(texts, batch_size)]
+        return np.concatenate([np.zeros(0, np.int64), *counts])
+
+    def _ids(self, texts: list[str], add_special_tokens: bool, most_content: int | None) -> list[NDArray[np.int32]]:
         raise NotImplementedError
 
-    def _counts(self, texts: list[str], add_special_tokens: bool) -> NDArray[np.int64]:
-        return np.array([len(ids) for ids in self._ids(texts, add_special_tokens)], np.int64)
+    def _counts(self, texts: list[str], add_special_tokens: bool, most_content: int | None) -> NDArray[np.int64]:
+        return np.array([len(ids) for ids in self._ids(texts, add_special_tokens, most_content)], np.int64)
+
+    def _special_count(self) -> int:
+        """How many tokens are put around a text."""
+        raise NotImplementedError
 
 
 class _FastTokenizer(Tokenizer):
@@ -84,13 +131,69 @@ class _FastTokenizer(Tokenizer):
         inner.no_padding()
         self._inner = inner
 
-    def _ids(self, texts: list[str], add_special_tokens: bool) -> list[NDArray[np.int32]]:
-        encoded = self._inner.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
-        return [np.array(one.ids, np.int32) for one in encoded]
+    def _encode(
+        self, texts: pa.Array, add_special_tokens: bool, most_content: int | None, batch_size: int
+    ) -> pa.LargeListArray:
+        native = self._ready(texts)
+        if native is None:
+            return super()._encode(texts, add_special_tokens, most_content, batch_size)
+        found = native.tokenise(texts, add_special_tokens, most_content, is_kept=True)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(found.counts)])
+        lists = pa.LargeListArray.from_arrays(offsets, found.ids)
+        left_out = np.flatnonzero(found.left_out)
+        if not len(left_out):
+            return lists
+        others = super()._encode(texts.take(pa.array(left_out)), add_special_tokens, most_content, batch_size)
+        places = np.arange(len(texts))
+        places[left_out] = len(texts) + np.arange(len(left_out))
+        return pa.concat_arrays([lists, others]).take(pa.array(places))
 
-    def _counts(self, texts: list[str], add_special_tokens: bool) -> NDArray[np.int64]:
-        encoded = self._inner.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
-        return np.array([len(one) for one in encoded], np.int64)
+    def _count(
+        self, texts: pa.Array, add_special_tokens: bool, most_content: int | None, batch_size: int
+    ) -> NDArray[np.int64]:
+        native = self._ready(texts)
+        if native is None:
+            return super()._count(texts, add_special_tokens, most_content, batch_size)
+        found = native.tokenise(texts, add_special_tokens, most_content, is_kept=False)
+        left_out = np.flatnonzero(found.left_out)
+        if len(left_out):
+            others = texts.take(pa.array(left_out))
+            found.counts[left_out] = super()._count(others, add_special_tokens, most_content, batch_size)
+        return found.counts
+
+    def _ready(self, texts: pa.Array) -> NativeTokenizer | None:
+        """The same tokenizer for a kernel, if there is one, and it is compiled."""
+        native = self._native if texts.type in _TEXTS else None
+        return native if native is not None and native.is_ready() else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+
+    @property
+    def _native(self) -> NativeTokenizer | None:
+        with _GUARD:  # it takes a second for large vocabularies, so it is made once, and when it is needed
+            if not hasattr(self, "_made"):
+                self._made = native_tokenizer(self._inner)
+            return self._made
+
+    def _ids(self, texts: list[str], add_special_tokens: bool, most_content: int | None) -> list[NDArray[np.int32]]:
+        return [np.array(one.ids, np.int32) for one in self._encodings(texts, add_special_tokens, most_content)]
+
+    def _counts(self, texts: list[str], add_special_tokens: bool, most_content: int | None) -> NDArray[np.int64]:
+        return np.array([len(one) for one in self._encodings(texts, add_special_tokens, most_content)], np.int64)
+
+    def _encodings(self, texts: list[str], add_special_tokens: bool, most_content: int | None) -> list[Any]:
+        if most_content is None:
+            encoded: list[Any] = self._inner.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+            return encoded
+        # The package cuts by a setting of the tokenizer, which other threads may be using.
+        encoded = self._inner.encode_batch_fast(texts, add_special_tokens=False)
+        for one in encoded:
+            one.truncate(most_content)
+        return [self._inner.post_process(one) for one in encoded] if add_special_tokens else encoded
+
+    def _special_count(self) -> int:
+        return int(self._inner.num_special_tokens_to_add(is_pair=False))
 
 
 class _SlowTokenizer(Tokenizer):
@@ -98,11 +201,19 @@ class _SlowTokenizer(Tokenizer):
 
     def __init__(self, name: str, inner: Any, eos_token_id: int | None) -> None:
         super().__init__(name, _vocab_size(inner.get_vocab()), eos_token_id)
+        inner.truncation_side = "right"
         self._inner = inner
 
-    def _ids(self, texts: list[str], add_special_tokens: bool) -> list[NDArray[np.int32]]:
-        encoded = self._inner(texts, add_special_tokens=add_special_tokens, verbose=False)["input_ids"]
+    def _ids(self, texts: list[str], add_special_tokens: bool, most_content: int | None) -> list[NDArray[np.int32]]:
+        cut: dict[str, Any] = {}
+        if most_content is not None:
+            added = self._special_count() if add_special_tokens else 0
+            cut = {"truncation": True, "max_length": most_content + added}
+        encoded = self._inner(texts, add_special_tokens=add_special_tokens, verbose=False, **cut)["input_ids"]
         return [np.array(ids, np.int32) for ids in encoded]
+
+    def _special_count(self) -> int:
+        return int(self._inner.num_special_tokens_to_add(pair=False))
 
 
 def load_tokenizer(
@@ -152,6 +263,17 @@ def load_tokenizer(
     if _has_transformers() or more:
         return _from_transformers(model_identifier, cache_dir, hf_token, eos_token, more)
     return _from_hub(model_identifier, cache_dir, hf_token, eos_token)
+
+
+def loaded_tokenizer(inner: Any) -> Tokenizer:
+    """A tokenizer of the package ``tokenizers`` that a user has made: a copy, which neither cuts nor fills up texts.
+
+    >>> from tokenizers import Tokenizer as Vocabulary, models
+    >>> words = Vocabulary(models.WordLevel({"a": 0}, unk_token="a"))
+    >>> loaded_tokenizer(words).count_tokens(pa.array(["a", ""])).tolist()
+    [1, 0]
+    """
+    return _FastTokenizer("given", type(inner).from_str(inner.to_str()), None)
 
 
 def _from_file(name: str, path: str, eos_token: str | None) -> Tokenizer:
@@ -245,8 +367,14 @@ def _vocab_size(vocabulary: Mapping[str, int]) -> int:
     return max(vocabulary.values(), default=-1) + 1
 
 
-def _batches(column: pa.Array | pa.ChunkedArray, batch_size: int) -> Iterator[list[str]]:
+def _arrays(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    if pa.types.is_string_view(column.type) or pa.types.is_dictionary(column.type):
+        column = column.cast(pa.large_string())
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _batches(texts: pa.Array, batch_size: int) -> Iterator[list[str]]:
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: must be at least 1")
-    for start in range(0, len(column), batch_size):
-        yield [text or "" for text in column.slice(start, batch_size).to_pylist()]
+    for start in range(0, len(texts), batch_size):
+        yield [text or "" for text in texts.slice(start, batch_size).to_pylist()]

@@ -12,6 +12,7 @@ from tamis.runs.figures import Step
 from tamis.runs.html import Tile, cell, escaped, fill, fixed, html_table, tiles_of
 from tamis.runs.pages.drop_section import DropExample, reasons_section
 from tamis.runs.pages.duplicate_section import duplicates_sections
+from tamis.runs.pages.embedding_section import embeddings_section
 from tamis.runs.pages.findings import findings
 from tamis.runs.pages.flow import flow_picture
 from tamis.runs.pages.links import Links
@@ -39,6 +40,7 @@ def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Seq
         throughput_section(view, steps),
         reasons_section(steps, examples, links),
         *duplicates_sections(view),
+        embeddings_section(view),
         scores_section(view, steps),
         quarantine_section(summary, links),
         resources_section(view),

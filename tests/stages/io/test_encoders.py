@@ -77,3 +77,11 @@ def test_a_row_with_very_many_columns_is_written_in_linear_time() -> None:
     assert json.loads(written(table)) == row
     with pytest.raises(DataError, match="there are two columns 'key 7'"):
         written(table.rename_columns([*table.column_names[:-1], "key 7"]))
+
+
+def test_a_slice_of_vectors_with_nulls_is_written_as_json() -> None:
+    """Polars cannot read such a slice."""
+    vectors = pa.array([[1.0, 2.0], None, [3.0, 4.0], None], pa.list_(pa.float32(), 2))
+    sink = io.BytesIO()
+    JsonlEncoder().write(pa.table({"v": vectors}).slice(1), sink)
+    assert [json.loads(line)["v"] for line in sink.getvalue().splitlines()] == [None, [3.0, 4.0], None]

@@ -23,6 +23,7 @@ from tamis.kernels.signatures import PADDING
 __all__ = [
     "BYTES",
     "FLOATS",
+    "FLOATS_32",
     "HALVES",
     "INTS",
     "PADDING",
@@ -31,6 +32,7 @@ __all__ = [
     "any_of",
     "as_bytes",
     "as_ints",
+    "as_short_ints",
     "as_words",
     "at_address",
     "between_mask",
@@ -42,6 +44,7 @@ __all__ = [
     "equal_mask",
     "folded_mask",
     "helper",
+    "ints_from",
     "leading_zeros",
     "load64",
     "multiply_high",
@@ -56,6 +59,7 @@ HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
 SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
+FLOATS_32 = types.CPointer(types.float32)
 
 # No wrapper that Python could call, and so nothing in the compiled code that needs Python; divisions as in NumPy.
 _OPTIONS = {
@@ -76,6 +80,7 @@ _POINTERS = {
     "uint32": HALVES,
     "uint64": WORDS,
     "int64": INTS,
+    "float32": FLOATS_32,
     "float64": FLOATS,
 }
 
@@ -267,6 +272,16 @@ def words_from(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
+def ints_from(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The signed integers of 64 bits from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return INTS(INTS, types.int64), generate
+
+
+@intrinsic
 def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
     """The memory from a byte on, as signed integers of 64 bits."""
 
@@ -274,6 +289,17 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), _WORD.as_pointer())
 
     return INTS(BYTES, types.int64), generate
+
+
+@intrinsic
+def as_short_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The memory from a byte on, as signed integers of 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(arguments[0], [arguments[1]])
+        return builder.bitcast(place, ir.IntType(32).as_pointer())
+
+    return SHORT_INTS(BYTES, types.int64), generate
 
 
 @intrinsic

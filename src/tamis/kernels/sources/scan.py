@@ -26,7 +26,7 @@ from tamis.kernels.measures import (
 from tamis.kernels.sources.hashing import FULL
 from tamis.kernels.sources.primitives import any_of, byte_mask, count_ones, helper, trailing_zeros
 
-__all__ = ["character", "classify", "flags_of", "scan"]
+__all__ = ["character", "character_size", "classify", "flags_of", "scan"]
 
 _letters = byte_mask((ord("a"), ord("z")), (ord("A"), ord("Z")))
 _digits = byte_mask((ord("0"), ord("9")))
@@ -55,6 +55,12 @@ def character(text, at):
         return ((lead & 15) << 12) | (second << 6) | third, 3
     code_point = ((lead & 7) << 18) | (second << 12) | (third << 6) | (int64(text[at + 3]) & 63)
     return min(code_point, 0x10FFFF), 4
+
+
+@helper
+def character_size(lead):
+    """How many bytes the character has that begins with a byte."""
+    return 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
 @helper

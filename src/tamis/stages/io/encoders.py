@@ -152,6 +152,9 @@ def _json_frame(table: pa.Table) -> Any:
     for i, column in enumerate(table.schema):
         if pa.types.is_decimal(column.type):
             table = table.set_column(i, column.name, table.column(i).cast(pa.large_string()))
+        elif pa.types.is_fixed_size_list(column.type) and table.column(i).null_count:
+            # Polars cannot read a slice of such a column with nulls.
+            table = table.set_column(i, column.name, table.column(i).cast(pa.large_list(column.type.value_type)))
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     frame.columns = table.column_names  # Polars has names of its own for a column without one

@@ -7,6 +7,9 @@ _HOMES = {
     "EmbeddingModelStage": "tamis.stages.text.embedders.base",
     "SentenceTransformerEmbeddingModelStage": "tamis.stages.text.embedders.base",
     "VLLMEmbeddingModelStage": "tamis.stages.text.embedders.vllm",
+    "HashedEmbeddingStage": "tamis.stages.text.embedders.hashed",
+    "StaticEmbeddingStage": "tamis.stages.text.embedders.static",
+    "write_word_rarity": "tamis.stages.text.embedders.hashed",
 }
 
 __all__ = list(_HOMES)

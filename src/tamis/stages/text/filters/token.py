@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.models.tokenizers import load_tokenizer
+from tamis.models.tokenizers import load_tokenizer, loaded_tokenizer
 from tamis.stages.text.filters.base import NOT_NEGATIVE, ThresholdFilter
 from tamis.stages.text.forms import well_formed
 
@@ -90,31 +90,21 @@ class TokenCountFilter(ThresholdFilter):
 
     @functools.cached_property
     def _count(self) -> Callable[[pa.Array | pa.ChunkedArray], NDArray[np.int64]]:
-        if self.hf_model_name is None:
-            return functools.partial(_count_with, _uncut(self.tokenizer))
-        loaded = load_tokenizer(
-            self.hf_model_name, hf_token=self.hf_token, transformers_init_kwargs=self.transformers_init_kwargs
-        )
+        if self.hf_model_name is not None:
+            loaded = load_tokenizer(
+                self.hf_model_name, hf_token=self.hf_token, transformers_init_kwargs=self.transformers_init_kwargs
+            )
+        elif hasattr(self.tokenizer, "encode_batch_fast"):
+            loaded = loaded_tokenizer(self.tokenizer)
+        else:
+            return functools.partial(_count_with, self.tokenizer)
         return functools.partial(loaded.count_tokens, add_special_tokens=True)
 
 
-def _uncut(tokenizer: Any) -> Any:
-    """The tokenizer, or, if its own settings would cut texts or fill them up, a copy without these."""
-    if not hasattr(tokenizer, "no_truncation"):
-        return tokenizer  # one of transformers, which does neither unless told to
-    copy = type(tokenizer).from_str(tokenizer.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
-
-
 def _count_with(tokenizer: Any, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """How many tokens a tokenizer that a user has loaded finds in each text."""
+    """How many tokens a tokenizer of ``transformers`` that a user has loaded finds in each text."""
     counts: list[int] = []
     for first in range(0, len(column), _BATCH_ROWS):
         texts = [text or "" for text in column.slice(first, _BATCH_ROWS).to_pylist()]
-        if hasattr(tokenizer, "encode_batch_fast"):
-            counts += map(len, tokenizer.encode_batch_fast(texts))
-        else:
-            counts += map(len, tokenizer(texts, verbose=False)["input_ids"])
+        counts += map(len, tokenizer(texts, verbose=False)["input_ids"])
     return np.array(counts, np.int64)
