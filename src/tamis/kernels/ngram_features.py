@@ -90,7 +90,7 @@ def ngram_vectors(texts: pa.Array | pa.ChunkedArray, unit: str, longest: int, bi
         bits: Slots have numbers of so many bits.
 
     >>> vectors = ngram_vectors(pa.array(["one two", ""]), "token", longest=2, bits=20)
-    >>> len(vectors.slots), vectors.ends.tolist(), vectors.values.round(3).tolist()
+    >>> len(vectors.slots), vectors.ends.tolist(), vectors.values.astype(float).round(3).tolist()
     (3, [0, 3, 3], [0.577, 0.577, 0.577])
     """
     if longest < 1 or not 1 <= bits <= MOST_BITS:
