@@ -25,12 +25,22 @@ import pyarrow.parquet as pq
 import torch
 import transformers
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tamis.stages.text.classifiers import DomainClassifier, FineWebEduClassifier
+from tamis.models.guard import load_answerer
+from tamis.models.model import Model
+from tamis.stages.text.classifiers import AegisClassifier, DomainClassifier, FineWebEduClassifier
+from tamis.stages.text.classifiers.aegis_prompt import AEGIS_CATEGORIES, AegisPrompt
 from tamis.tasks import DocumentBatch
 
 TOKENS = 512
+
+POLICY = "\n".join(
+    f"{key}: {name}.\nShould not\n- {name}. {'Rules of the policy. ' * 12}" for key, name in AEGIS_CATEGORIES.items()
+)
+"""As long as that of the Aegis models."""
+
+KEPT: list[Any] = []
 
 
 def main() -> None:
@@ -39,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=["DeBERTa", "BERT"], help="one of the models")
+    parser.add_argument("--only", choices=["DeBERTa", "BERT", "Llama"], help="one of the models")
     given = parser.parse_args()
     torch.set_num_threads(1)
     texts = sample_of(given.text, given.rows)
@@ -47,7 +57,7 @@ def main() -> None:
         print(f"{len(texts)} texts, {sum(map(len, texts)):,} characters, {given.layers} layers, seconds of one core")
         print("| model | transformers, in order | sorted | tamis | against sorted | labels that differ |")
         print("|---|---:|---:|---:|---:|---:|")
-        for name, make in (("DeBERTa-v3-base, domain", domain), ("BERT-base, FineWeb-Edu", educational)):
+        for name, make in WAYS:
             if given.only and not name.startswith(given.only):
                 continue
             stage, column, plain = make(Path(folder) / name.partition(",")[0], texts, given.layers)
@@ -93,6 +103,65 @@ def compare(
     print(
         f"| {name} | {best[0]:.2f} | {best[1]:.2f} | {best[2]:.2f} | {best[1] / best[2]:.2f} x | {differ} |", flush=True
     )
+
+
+def safety(folder: Path, texts: list[str], layers: int) -> tuple[Any, str, Callable[[list[str]], list[str]]]:
+    """A Llama with an adapter that does nothing, asked about each text; answers of 8 tokens."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=4000,
+        special_tokens=["<unk>", "<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator([*texts, AegisPrompt(POLICY).around("")], trainer)
+    made.decoder = decoders.ByteLevel()
+    folder.mkdir(parents=True)
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>", "pad_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=made.get_vocab_size(),
+        hidden_size=512,
+        intermediate_size=1376,
+        num_hidden_layers=layers,
+        num_attention_heads=8,
+        max_position_embeddings=4096,
+        pad_token_id=0,
+    )
+    network = transformers.LlamaForCausalLM(config).eval()
+    network.save_pretrained(folder)
+    adapter = folder / "adapter"
+    adapter.mkdir()
+    path = "base_model.model.model.layers.0.self_attn.q_proj"
+    zeros = {f"{path}.lora_A.weight": torch.zeros(4, 512), f"{path}.lora_B.weight": torch.zeros(512, 4)}
+    save_file(zeros, str(adapter / "adapter_model.safetensors"))
+    (adapter / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 4, "lora_alpha": 4}))
+    (adapter / "README.md").write_text(
+        f"<BEGIN UNSAFE CONTENT CATEGORIES>\n{POLICY}\n<END UNSAFE CONTENT CATEGORIES>\n"
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, padding_side="left")
+
+    def answers(texts: list[str]) -> list[str]:
+        made: list[str] = []
+        with torch.inference_mode():
+            for start in range(0, len(texts), 8):
+                prompts = [AegisPrompt(POLICY).around(text) for text in texts[start : start + 8]]
+                given = tokenizer(prompts, padding="longest", return_tensors="pt", return_token_type_ids=False)
+                found = network.generate(**given, max_new_tokens=8, do_sample=False, pad_token_id=0)
+                made += tokenizer.batch_decode(found[:, given["input_ids"].shape[1] :], skip_special_tokens=True)
+        return made
+
+    base = Model(str(folder))
+    answerer = load_answerer(base, Model(str(adapter)), "cpu", "auto")
+    answerer.max_new_tokens = 8
+    KEPT.append(answerer)  # so that the stage uses the same
+    stage = AegisClassifier(
+        str(adapter), base_model_identifier=str(folder), keep_raw_output=True, model_inference_batch_size=8
+    )
+    return stage, "_aegis_raw_pred", answers
 
 
 def domain(folder: Path, texts: list[str], layers: int) -> tuple[Any, str, Callable[[list[str]], list[str]]]:
@@ -184,6 +253,9 @@ def save_tokenizer(folder: Path, texts: list[str]) -> int:
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": TOKENS, **named}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return made.get_vocab_size()
+
+
+WAYS = (("DeBERTa-v3-base, domain", domain), ("BERT-base, FineWeb-Edu", educational), ("Llama, safety", safety))
 
 
 if __name__ == "__main__":

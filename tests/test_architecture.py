@@ -14,6 +14,7 @@ SOURCE = ROOT / "src" / "tamis"
 
 ORDER = [
     "cli",
+    "training",
     "analysis",
     "pipeline",
     "backends",

@@ -95,6 +95,12 @@ def test_before_and_after_side_by_side(folder: str, tmp_path: Path, capsys: pyte
     assert after["near_duplicates"] < before["near_duplicates"]
 
 
+def test_a_single_row(folder: str) -> None:
+    made = map_embeddings(f"{folder}/0.parquet", rows=1)
+    assert [cluster.rows for cluster in made.typical] == [1]
+    assert "<circle" in made.page()
+
+
 def test_what_cannot_be_mapped(folder: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'vector', only text, embeddings, subject"):
         map_embeddings(folder, embedding_field="vector")

@@ -14,9 +14,10 @@ import pytest
 from tamis.analysis.search import files as search_files
 from tamis.analysis.search import search
 from tamis.cli import main
-from tamis.errors import DataError
+from tamis.errors import DataError, PlanError
 from tamis.pipeline.pipeline import Pipeline
 from tamis.stages.base import CompositeStage
+from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.io import JsonlReader, ParquetWriter
 from tamis.stages.text.embedders import HashedEmbeddingStage
 from tamis.stages.vectors import vector_column, vectors_of
@@ -134,6 +135,12 @@ def test_what_cannot_be_searched(tmp_path: Path) -> None:
         search(str(tmp_path), "---", stage=HashedEmbeddingStage())
 
 
+def test_a_stage_that_makes_no_embeddings_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"embeddings": [[1.0]]}), tmp_path / "a.parquet")
+    with pytest.raises(PlanError, match="is not a stage that makes embeddings of texts"):
+        search(str(tmp_path), "eggs", stage=ExactDeduplication())
+
+
 def test_no_row_with_an_embedding(tmp_path: Path) -> None:
     save(tmp_path / "a", ["", "..."])
     result = search(str(tmp_path / "a/out"), "eggs")
@@ -210,5 +217,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert found["rows_without_embedding"] == 1
     assert main(["search", folder, "cars", "--stage", "HashedEmbeddingStage: {dim: 5}"]) == 1
     assert "cannot be compared" in capsys.readouterr().err
+    assert main(["search", folder, "cars", "--stage", "ExactDeduplication"]) == 1
+    assert "ExactDeduplication" in capsys.readouterr().err
     assert main(["search", folder, "cars", "--stage", "HashedEmbedingStage"]) == 1
     assert "Did you mean 'HashedEmbeddingStage'" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -93,12 +94,13 @@ def test_an_index_of_earlier_files(data: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_mistakes_are_told_with_what_to_do(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), "other.parquet")
     for wrong, message in (
         (["fuzzy", "inn", "out"], "Did you mean 'in'?"),
         (["fuzzy", "in", "out", "--text-field", "txt"], "Did you mean 'text'?"),
         (["fuzzy", "in", "out", "--keep", "longst"], "Did you mean 'longest'?"),
         (["fuzzy", "in", "out", "--pairs-path", "pairs"], "set verify, too"),
-        (["fuzzy", "in", "out", "--memory-budget", "1MB"], "needs at least 64"),
+        (["fuzzy", "in", "out", "--memory-budget", "1MB"], "must be at least 64"),
         (["fuzzy", "in", "out", "--keep", "highest:quality"], "quality"),
     ):
         assert dedup(*wrong) == 1
@@ -135,9 +137,24 @@ def test_passages_that_occur_again_are_cut_out(data: Path, capsys: pytest.Captur
     assert [passage in row["text"] for row in written(Path("out"))] == [True, False, False]
 
 
+def test_rows_with_similar_embeddings(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"id": n, "embeddings": [float(n % 3 == k) for k in range(3)]} for n in range(9)]
+    write_rows(Path("vectors.parquet"), rows)
+    given = ["--eps", "0.1", "--keep", "first", "--clusters", "2", "--pairs-path", "pairs", "--no-borders"]
+    assert dedup("semantic", "vectors.parquet", "out", *given, "--run-dir", "run") == 0
+    assert capsys.readouterr().out.splitlines()[-3].endswith("; 3 groups, the largest of 3 rows")
+    assert rows_in("out") == 3
+    assert dedup("semantic", "in", "unique", "--model", "hashed", "--eps", "0.05", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["rows"], shown["removed"], shown["groups"]) == (65, 25, 15)
+    assert all(row.keys() == {"id", "text"} for row in written(Path("unique")))
+    assert dedup("semantic", "in", "other", "--embedding-field", "vector") == 1
+    assert "needs the column 'vector', which is not there" in capsys.readouterr().err
+
+
 def test_completion_knows_the_ways_to_deduplicate() -> None:
     (words,) = [command for command in command_words(parser()) if command.name == "dedup"]
-    assert words.words == ["exact", "fuzzy", "lines", "substrings", "estimate"]
+    assert words.words == ["exact", "fuzzy", "semantic", "lines", "substrings", "estimate"]
     assert {"--bands", "--min-bytes", "--cores", "--run-dir"} <= words.options.keys()
     assert words.values["--index"] is None
     assert words.paths

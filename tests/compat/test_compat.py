@@ -158,10 +158,6 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.stages.text.filters import Tee", ["from tamis.stages.flow import Tee"]),
         ("from nemo_curator.tasks import Nonsense", ["nemo_curator.tasks has AudioBatch, ", "tamis stages"]),
         ("import nemo_curator.nonsense.more", ["nemo_curator.nonsense is not in tamis"]),
-        (
-            "from nemo_curator.stages.deduplication.semantic import SemanticDeduplicationWorkflow",
-            ["deduplication.semantic", "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"],
-        ),
         ("from nemo_curator.tasks.interleaved import InterleavedBatch", ["interleaved", "tamis.tasks.ImageBatch"]),
         ("from nemo_curator.stages.video.io.video_reader import VideoReader", ["nemo_curator.stages.video", "video"]),
         (

@@ -60,6 +60,13 @@ IMPORTED = {
         "CURATOR_DEDUP_ID_STR IdGenerator create_id_generator_actor get_id_generator_actor kill_id_generator_actor "
         "write_id_generator_to_disk"
     ),
+    "stages.deduplication.semantic": "SemanticDeduplicationWorkflow",
+    "stages.deduplication.semantic.identify_duplicates": "IdentifyDuplicatesStage",
+    "stages.deduplication.semantic.kmeans": "KMeansReadFitWriteStage KMeansStage",
+    "stages.deduplication.semantic.pairwise": "PairwiseCosineSimilarityStage PairwiseStage",
+    "stages.deduplication.semantic.pairwise_io": "ClusterWiseFilePartitioningStage",
+    "stages.deduplication.semantic.ranking": "RankingStrategy",
+    "stages.deduplication.semantic.workflow": "SemanticDeduplicationWorkflow",
     "stages.file_partitioning": "FilePartitioningStage",
     "stages.function_decorators": "processing_stage",
     "stages.math.classifiers": "FineMathClassifier",
@@ -82,6 +89,7 @@ IMPORTED = {
     "stages.text.deduplication": "TextDuplicatesRemovalWorkflow",
     "stages.text.deduplication.removal": "TextDuplicatesRemovalStage",
     "stages.text.deduplication.removal_workflow": "TextDuplicatesRemovalWorkflow",
+    "stages.text.deduplication.semantic": "TextSemanticDeduplicationWorkflow",
     "stages.text.download.base": (
         "DocumentDownloadExtractStage DocumentDownloader DocumentExtractor DocumentIterator URLGenerator"
     ),

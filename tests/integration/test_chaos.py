@@ -116,8 +116,9 @@ def test_a_local_run_ends_the_same_whatever_is_killed(source: Path, tmp_path: Pa
     torment(Start(source, substrate, {}), tmp_path, random.Random(substrate), kill_child)
 
 
-def test_fuzzy_deduplication_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path) -> None:
-    torment(Start(source, "threads", {}, ("fuzzy",)), tmp_path, random.Random(2), kill_child)
+@pytest.mark.parametrize("kind", ["fuzzy", "semantic"])
+def test_deduplication_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path, kind: str) -> None:
+    torment(Start(source, "threads", {}, (kind,)), tmp_path, random.Random(2), kill_child)
 
 
 def test_a_streaming_run_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path, ray_cluster: Any) -> None:

@@ -358,3 +358,12 @@ def test_too_few_tokens_are_refused(most: int, add_special_tokens: bool) -> None
     tokenizer = wrapped(tokenizer_of("bert {}"))
     with pytest.raises(ValueError, match=f"max_tokens={most}: must be at least"):
         tokenizer.encode_column(pa.array(["a"]), max_tokens=most, add_special_tokens=add_special_tokens)
+
+
+def test_without_kernels_the_package_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = wrapped(tokenizer_of("gpt2"))
+    column = pa.array(["it's one", None, "<|end|>"])
+    expected = tokenizer.encode_column(column)
+    monkeypatch.setattr("tamis.kernels.native.load", lambda name: None)
+    assert tokenizer.encode_column(column) == expected
+    assert tokenizer.count_tokens(column, max_tokens=2).tolist() == [2, 0, 1]

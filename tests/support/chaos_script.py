@@ -1,16 +1,30 @@
-"""A run with fan-out, a branch and a shuffle, to be killed: chaos_script.py INPUT OUTPUT RUN_DIR EXECUTOR [fuzzy]."""
+"""A run with fan-out, a branch and a shuffle, to be killed: INPUT OUTPUT RUN_DIR EXECUTOR [fuzzy|semantic]."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from typing import Any
 
 from tamis import DocumentBatch, LocalExecutor, Pipeline, processing_stage
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
+from tamis.stages.deduplication.semantic import SemanticDeduplication
 from tamis.stages.flow import Route
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
+from tamis.stages.text.columns import DropColumns
+from tamis.stages.text.embedders import HashedEmbeddingStage
+
+DEDUPLICATIONS: dict[str, list[Any]] = {
+    "exact": [ExactDeduplication()],
+    "fuzzy": [FuzzyDeduplication(char_ngrams=6, num_bands=10, verify=0.8)],
+    "semantic": [
+        HashedEmbeddingStage(dim=64),
+        SemanticDeduplication(n_clusters=6, eps=0.01, partitions=3, refine_rounds=1),
+        DropColumns(["embeddings"]),
+    ],
+}
 
 
 @processing_stage(name="thirds", fans_out=True)
@@ -29,13 +43,13 @@ def mark(task: DocumentBatch) -> DocumentBatch:
 
 def main() -> None:
     source, target, run_dir, name = sys.argv[1:5]
-    is_fuzzy = sys.argv[5:] == ["fuzzy"]
+    kind = (sys.argv[5:] or ["exact"])[0]
     branches = {"a": [JsonlWriter(f"{target}/a", shard_bytes="2KiB")], "b": [ParquetWriter(f"{target}/b")]}
     stages = [
         JsonlReader(source, files_per_partition=1),
         thirds,
         mark,
-        FuzzyDeduplication(char_ngrams=6, num_bands=10, verify=0.8) if is_fuzzy else ExactDeduplication(),
+        *DEDUPLICATIONS[kind],
         thirds.with_(name="again"),
         Route("half", branches),
     ]

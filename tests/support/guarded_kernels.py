@@ -38,7 +38,10 @@ from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
 from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
+from tamis.kernels.ngram_features import descend, ngram_vectors
+from tamis.kernels.ngram_table import NgramTable, first_keys, longer_keys
 from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
+from tamis.kernels.text_units import LINE_BEGIN, LINE_END, UNITS, UNKNOWN, hash_units
 from tamis.kernels.token_means import token_means
 from tamis.kernels.union_find import Forest, NodeIndex
 from tamis.kernels.utf8 import Utf8
@@ -353,6 +356,84 @@ def run_bloom(column: pa.Array) -> Any:
     return BloomFilter(len(column) + 1, 0.1).add(hash_text_64(column)).tolist()
 
 
+@functools.cache
+def native_tokenizers(name: str) -> list[NativeTokenizer]:
+    """Small tokenizers of all kinds for a kernel."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokens._CACHE_BITS = 6  # so that little is kept
+    pattern = next(pattern for pattern, (_, digits) in SPLITS.items() if digits == 3)
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    byte_level = functools.partial(pre_tokenizers.ByteLevel, add_prefix_space=False)
+    made = []
+    for variant in range(3):
+        if name == "word_pieces":
+            inner = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=(100, 5, 0)[variant]))
+            inner.normalizer = normalizers.BertNormalizer(lowercase=variant > 0, clean_text=variant < 2)
+            inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            trainer: Any = trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]"], show_progress=False)
+        else:
+            inner = Tokenizer(models.BPE(ignore_merges=variant == 1))
+            inner.normalizer = normalizers.NFC() if variant == 1 else None
+            splits = byte_level(use_regex=variant == 0)
+            inner.pre_tokenizer = pre_tokenizers.Sequence([split, splits]) if variant == 1 else splits
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+        inner.train_from_iterator(list(PIECES) * 3, trainer)
+        inner.post_processor = processors.TemplateProcessing("a $A a a", None, [("a", 1)])
+        found = native_tokenizer(inner)
+        assert found is not None
+        made.append(found)
+    return made
+
+
+def run_tokens(name: str) -> Callable[[pa.Array], Any]:
+    def run(column: pa.Array) -> Any:
+        results = []
+        for tokenizer in native_tokenizers(name):
+            for is_special, most, is_kept in ((False, None, True), (True, 3, True), (True, None, False)):
+                found = tokenizer.tokenise(column, is_special, most, is_kept)
+                results.append((found.counts.tolist(), found.ids.tolist(), found.left_out.tolist()))
+        return results
+
+    return run
+
+
+def run_text_units(column: pa.Array) -> Any:
+    return [[part.tolist() for part in hash_units(column, unit, marks)] for unit in UNITS for marks in (False, True)]
+
+
+def run_ngram_features(column: pa.Array) -> Any:
+    found = [ngram_vectors(column, unit, longest, 12) for unit, longest in (("token", 2), ("character", 5))]
+    return [(each.slots.tolist(), each.values.tolist(), each.ends.tolist()) for each in found]
+
+
+def run_sparse_product(column: pa.Array) -> Any:
+    vectors = ngram_vectors(column, "token", 2, 12)
+    weights = np.arange(3 * 4096, dtype=np.float32).reshape(-1, 3)
+    return vectors.times(weights).tolist()
+
+
+def run_sparse_step(column: pa.Array) -> Any:
+    vectors = ngram_vectors(column, "token", 2, 10)
+    weights, squares = np.ones((1024, 2), np.float32), np.zeros((1024, 2), np.float32)
+    rows = np.arange(len(vectors))[::-1].copy()
+    descend(vectors, rows, np.linspace(-1, 1, 2 * len(rows)).reshape(-1, 2), weights, squares, 0.5, 0.01)
+    return weights.tolist(), squares.tolist()
+
+
+def run_ngram_scores(column: pa.Array) -> Any:
+    marks = np.array([LINE_END, UNKNOWN, LINE_BEGIN], np.uint64)
+    units = np.append(np.unique(hash_units(pa.array(["a b word the x"]), "token")[0]), marks)
+    pairs = longer_keys(np.repeat(first_keys(units), len(units)), np.tile(units, len(units)))
+    keys = np.concatenate([first_keys(units), pairs[::2]])
+    logs = -np.linspace(0.1, 5, len(keys))
+    tables = [
+        NgramTable.build(3, keys, logs, logs / 7, closed, exact) for closed in (True, False) for exact in (True, False)
+    ]
+    return [[part.tolist() for part in table.score(*hash_units(column, "token", line_marks=True))] for table in tables]
+
+
 def network(buckets: int, word_ngrams: int, kept: bool, sums_words: bool) -> FastTextNetwork:
     """A fastText model with made weights, of 12 words and 3 labels; ``sums_words`` as for a softmax."""
     words = [
@@ -431,49 +512,6 @@ def run_languages(column: pa.Array) -> Any:
     return [part.tolist() for part in (found.language, found.nbytes, found.letters, found.is_sure)]
 
 
-@functools.cache
-def native_tokenizers(name: str) -> list[NativeTokenizer]:
-    """Small tokenizers of all kinds for a kernel."""
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-
-    tokens._CACHE_BITS = 6  # so that little is kept
-    pattern = next(pattern for pattern, (_, digits) in SPLITS.items() if digits == 3)
-    split = pre_tokenizers.Split(Regex(pattern), "isolated")
-    byte_level = functools.partial(pre_tokenizers.ByteLevel, add_prefix_space=False)
-    made = []
-    for variant in range(3):
-        if name == "word_pieces":
-            inner = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=(100, 5, 0)[variant]))
-            inner.normalizer = normalizers.BertNormalizer(lowercase=variant > 0, clean_text=variant < 2)
-            inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-            trainer: Any = trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[UNK]"], show_progress=False)
-        else:
-            inner = Tokenizer(models.BPE(ignore_merges=variant == 1))
-            inner.normalizer = normalizers.NFC() if variant == 1 else None
-            splits = byte_level(use_regex=variant == 0)
-            inner.pre_tokenizer = pre_tokenizers.Sequence([split, splits]) if variant == 1 else splits
-            alphabet = pre_tokenizers.ByteLevel.alphabet()
-            trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-        inner.train_from_iterator(list(PIECES) * 3, trainer)
-        inner.post_processor = processors.TemplateProcessing("a $A a a", None, [("a", 1)])
-        found = native_tokenizer(inner)
-        assert found is not None
-        made.append(found)
-    return made
-
-
-def run_tokens(name: str) -> Callable[[pa.Array], Any]:
-    def run(column: pa.Array) -> Any:
-        results = []
-        for tokenizer in native_tokenizers(name):
-            for is_special, most, is_kept in ((False, None, True), (True, 3, True), (True, None, False)):
-                found = tokenizer.tokenise(column, is_special, most, is_kept)
-                results.append((found.counts.tolist(), found.ids.tolist(), found.left_out.tolist()))
-        return results
-
-    return run
-
-
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
@@ -497,6 +535,11 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "window_hashes": run_window_hashes,
     "hash_order": run_hash_order,
     "span_removal": run_span_removal,
+    "text_units": run_text_units,
+    "ngram_features": run_ngram_features,
+    "sparse_product": run_sparse_product,
+    "sparse_step": run_sparse_step,
+    "ngram_scores": run_ngram_scores,
     "fasttext": run_fasttext,
     "fasttext_words": run_fasttext,
     "languages": run_languages,

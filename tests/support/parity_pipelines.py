@@ -26,6 +26,7 @@ from tamis.stages.deduplication.bloom import BloomDeduplication
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.deduplication.lines import LineDeduplication
+from tamis.stages.deduplication.semantic import SemanticDeduplication
 from tamis.stages.emit import BadRow, BadRows, Drop
 from tamis.stages.exchange import Exchange
 from tamis.stages.flow import Dropped, Route, Tee
@@ -34,6 +35,8 @@ from tamis.stages.io import JsonlReader, JsonlWriter, ParquetWriter
 from tamis.stages.io.card_files import CARD_FILES
 from tamis.stages.io.output_directory import MARKER
 from tamis.stages.resources import Resources
+from tamis.stages.text.columns import DropColumns
+from tamis.stages.text.embedders import HashedEmbeddingStage
 from tamis.tasks import DocumentBatch, FileGroup
 
 Stage = ProcessingStage[Any, Any]
@@ -213,6 +216,14 @@ PIPELINES: dict[str, Builder] = {
     ),
     "fuzzy": lambda i, o: _pipeline(
         "fuzzy", _read(i), FuzzyDeduplication(partitions=2, char_ngrams=4, minhashes_per_band=2), JsonlWriter(str(o))
+    ),
+    "semantic": lambda i, o: _pipeline(
+        "semantic",
+        _read(i),
+        HashedEmbeddingStage(dim=16),
+        SemanticDeduplication(n_clusters=5, eps=0.1, partitions=2, refine_rounds=1),
+        DropColumns(["embeddings"]),
+        JsonlWriter(str(o)),
     ),
     "lines": lambda i, o: _pipeline(
         "lines",

@@ -96,7 +96,7 @@ def map_embeddings(
 
     Args:
         paths: Parquet files, directories with them, or patterns; each is a data set.
-        rows: How many rows of each to look at, spread over its files: 10 or more.
+        rows: How many rows of each to look at, spread over its files.
         text_field: The column with the text.
         embedding_field: The column with the embeddings.
         cluster_field: A column with clusters. When not given, the rows are put into at most 12 clusters.
@@ -115,8 +115,8 @@ def map_embeddings(
     ...     list(map_embeddings(folder).diversity.values())[0].rows
     3
     """
-    if rows < 10:
-        raise ValueError(f"rows={rows}: must be at least 10")
+    if rows < 1:
+        raise ValueError(f"rows={rows}: must be at least 1")
     columns = EmbeddingColumns(embedding_field, text_field, cluster_field or "")
     samples: dict[str, EmbeddingSample] = {}
     for path in [paths] if isinstance(paths, str) else paths:

@@ -102,7 +102,9 @@ class ChosenSplits(SourceStage[EmptyTask, FileGroup]):
                 yield split
 
 
-def reader_for(paths: list[str], format_name: str | None, text_field: str, whole: bool) -> Reader:
+def reader_for(
+    paths: list[str], format_name: str | None, text_field: str, whole: bool, option: str = "--format"
+) -> Reader:
     """The reader for some files.
 
     Args:
@@ -110,12 +112,13 @@ def reader_for(paths: list[str], format_name: str | None, text_field: str, whole
         format_name: One of :data:`FORMATS`; the one of the first file when not given.
         text_field: The name of the column that text files become.
         whole: Whether everything is going to be read.
+        option: What names the format on the command line.
     """
     if format_name is not None and format_name not in FORMATS:
         raise PlanError(
             f"format {format_name!r}: it must be one of {', '.join(FORMATS)}.{did_you_mean(format_name, FORMATS)}"
         )
-    found = format_name or _format_of(paths)
+    found = format_name or _format_of(paths, option)
     settings: dict[str, Any] = {"on_error": "quarantine", "blocksize": None if whole else SAMPLE_BLOCK}
     if found == "text":
         return TextReader(paths, **settings, text_field=text_field)
@@ -208,7 +211,7 @@ def _key(number: int) -> int:
     return int(scrambled(np.array([number + 1], np.uint64) * np.uint64(0x9E3779B97F4A7C15))[0])
 
 
-def _format_of(paths: list[str]) -> str:
+def _format_of(paths: list[str], option: str) -> str:
     """The format of the files. Text beside other files (``README.md``) is not counted."""
     endings = {ending: name for name, known in _ENDINGS.items() for ending in with_compressions(known)}
     found: Counter[str] = Counter()
@@ -216,7 +219,7 @@ def _format_of(paths: list[str]) -> str:
         for file in itertools.islice(Listing((absolute(path),), tuple(endings)).files(), _LOOKED_AT_FILES):
             ending = max((e for e in endings if file.path.lower().endswith(e)), key=len, default=None)
             if ending is None:
-                hint = f"Name its format with --format (format_name in Python): {', '.join(FORMATS)}."
+                hint = f"Name its format with {option} (format_name in Python): {', '.join(FORMATS)}."
                 raise DataError("its name does not say what format it has", path=file.path, hint=hint)
             found[endings[ending]] += 1
     if len(found) > 1:
@@ -226,6 +229,6 @@ def _format_of(paths: list[str]) -> str:
         raise DataError(
             f"there are files of several formats: {counts}",
             path=", ".join(paths),
-            hint="Choose one with --format (format_name in Python).",
+            hint=f"Choose one with {option} (format_name in Python).",
         )
     return next(iter(found))

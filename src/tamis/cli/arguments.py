@@ -14,9 +14,11 @@ from typing import Final, NoReturn
 
 import tamis
 from tamis.cli.dedup_arguments import add_dedup
+from tamis.cli.embedding_arguments import add_map, add_search
 from tamis.cli.output import complain
 from tamis.cli.past_run import fetch_runs
-from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, positive, share
+from tamis.cli.shared_arguments import add_executor, add_run_options, add_workers, count, share
+from tamis.cli.training_arguments import add_train_classifier, add_train_lm
 from tamis.errors import RunInterrupted, TamisError
 
 FAILED: Final = 1
@@ -118,8 +120,12 @@ def parser() -> argparse.ArgumentParser:
         command("dedup", "dedup", "Remove duplicates: of documents, of similar ones, of lines, of passages."), shared
     )
     _add_analyze(command("analyze", "analyze", "Show what is in a data set, and which thresholds fit it."))
-    _add_search(command("search", "search", "Find the rows whose embeddings are nearest to that of a text."))
-    _add_map(command("map", "map", "Show how diverse embeddings are, their clusters, and a map of them."))
+    add_search(command("search", "search", "Find the rows whose embeddings are nearest to that of a text."))
+    add_map(command("map", "map", "Show how diverse embeddings are, their clusters, and a map of them."))
+    add_train_classifier(
+        command("train-classifier", "train_classifier", "Train a text classifier on labelled texts, and evaluate it.")
+    )
+    add_train_lm(command("train-lm", "train_lm", "Train an n-gram language model, for filters by perplexity."))
     _add_stages(command("stages", "stages", "List the stages that recipes and pipelines can use."))
     _add_recipes(command("recipes", "recipes", "List the recipes that come with tamis, or print one."))
     _add_models(command("models", "models", "List the models that stages use, fetch them, or check and bundle them."))
@@ -182,41 +188,6 @@ def _add_quickstart(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", metavar="DIR", default="tamis-quickstart", help="where to write (%(default)s)")
     add_executor(command)
     command.add_argument("--quiet", "-q", action="store_true", help="show nothing but errors")
-
-
-def _add_search(command: argparse.ArgumentParser) -> None:
-    command.add_argument("input", metavar="INPUT", help="Parquet files with embeddings: a file, directory or pattern")
-    command.add_argument("text", metavar="TEXT", help="what to look for")
-    command.add_argument("--k", metavar="N", type=positive, default=10, help="how many rows to show (%(default)s)")
-    command.add_argument("--text-field", metavar="NAME", help="the column with the text; else that of the stage")
-    command.add_argument(
-        "--embedding-field", metavar="NAME", default="embeddings", help="the column with the embeddings (%(default)s)"
-    )
-    command.add_argument(
-        "--stage",
-        metavar="STAGE",
-        help="what made the embeddings, as in a recipe: 'HashedEmbeddingStage: {dim: 512}'; else RUN.json beside them "
-        "says it",
-    )
-    command.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def _add_map(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "input", metavar="INPUT", nargs="+", help="Parquet files with embeddings; several are shown side by side"
-    )
-    command.add_argument(
-        "--rows", metavar="N", type=positive, default=2000, help="rows to look at, of each (%(default)s)"
-    )
-    command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
-    command.add_argument(
-        "--embedding-field", metavar="NAME", default="embeddings", help="the column with the embeddings (%(default)s)"
-    )
-    command.add_argument("--cluster-field", metavar="NAME", help="a column with clusters; else they are found")
-    command.add_argument(
-        "--output", metavar="OUTPUT", default="embedding-map.html", help="the page to write (%(default)s)"
-    )
-    command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def _add_analyze(command: argparse.ArgumentParser) -> None:

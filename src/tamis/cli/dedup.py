@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from tamis.runs.progress import ProgressKind
     from tamis.runs.result import RunResult
     from tamis.runs.stats import StageStats
+    from tamis.stages.base import ProcessingStage
     from tamis.stages.io.readers import Reader
+
+_OF_ROWS: Final = ("exact", "fuzzy", "semantic")
+"""The ways to remove whole rows."""
 
 _STAGES: Final = {
     "exact": ("tamis.stages.deduplication.exact", "ExactDeduplication"),
     "fuzzy": ("tamis.stages.deduplication.fuzzy", "FuzzyDeduplication"),
+    "semantic": ("tamis.stages.deduplication.semantic", "SemanticDeduplication"),
     "lines": ("tamis.stages.deduplication.lines", "LineDeduplication"),
     "substrings": ("tamis.stages.deduplication.substrings", "SubstringDeduplication"),
 }
@@ -57,8 +62,9 @@ def reader_of(arguments: argparse.Namespace) -> Reader:
     from tamis.analysis.inputs import check_columns, reader_for
 
     text_field = getattr(arguments, "text_field", "text")
-    reader = reader_for(arguments.input, arguments.input_format, text_field, whole=True)
-    check_columns(reader, text_field)
+    reader = reader_for(arguments.input, arguments.input_format, text_field, whole=True, option="--input-format")
+    if arguments.kind != "semantic" or arguments.model:
+        check_columns(reader, text_field)
     return reader
 
 
@@ -76,16 +82,31 @@ def _pipeline(arguments: argparse.Namespace) -> Pipeline:
     written = arguments.format or ("parquet" if isinstance(reader, ParquetReader) else "jsonl")
     writer = ParquetWriter if written == "parquet" else JsonlWriter
     mode = "overwrite" if arguments.overwrite else "error"
+    stages = [stage] if arguments.kind != "semantic" else _with_embeddings(arguments, stage)
     return Pipeline(
-        f"dedup {arguments.kind}", "", [reader, stage, writer(arguments.output, mode=mode).with_(name="write")]
+        f"dedup {arguments.kind}", "", [reader, *stages, writer(arguments.output, mode=mode).with_(name="write")]
     )
+
+
+def _with_embeddings(
+    arguments: argparse.Namespace, stage: ProcessingStage[Any, Any]
+) -> list[ProcessingStage[Any, Any]]:
+    """The stage, and with ``--model`` what embeds the texts before it."""
+    if not arguments.model:
+        return [stage]
+    from tamis.stages.deduplication.semantic.embedding import embedding_stage
+    from tamis.stages.text.columns import DropColumns
+
+    column = getattr(arguments, "embedding_field", "embeddings")
+    embedding = embedding_stage(arguments.model, getattr(arguments, "text_field", "text"), column)
+    return [embedding, stage, *([] if arguments.keep_embeddings else [DropColumns([column])])]
 
 
 def _figures(result: RunResult, arguments: argparse.Namespace) -> dict[str, Any]:
     """What was removed, for programs."""
     stage = result.stage(_STAGES[arguments.kind][1])
     rows: dict[str, Any] = {"rows": _rows_in(stage), "removed": stage.rows_dropped, **stage.custom}
-    if arguments.kind in ("exact", "fuzzy"):
+    if arguments.kind in _OF_ROWS:
         found = result.duplicates(stage.name)
         rows |= {"groups": found.groups, "sizes": found.sizes}
     return {**rows, "run_dir": str(result.run_dir), "output": arguments.output, "summary": result.summary.to_dict()}
@@ -99,7 +120,7 @@ def _show(result: RunResult, arguments: argparse.Namespace) -> None:
     share = f" ({figures.percent(stage.rows_dropped / rows)})" if rows else ""
     took = figures.duration(result.summary.seconds)
     told = f"{figures.number(stage.rows_dropped)} of {figures.number(rows)} rows{share} in {took}"
-    if arguments.kind in ("exact", "fuzzy"):
+    if arguments.kind in _OF_ROWS:
         totals = result.duplicates(stage.name).totals
         largest = f", the largest of {figures.number(totals.largest)} rows" if totals.groups else ""
         told += f"; {figures.number(totals.groups)} groups{largest}"

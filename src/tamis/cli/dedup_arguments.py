@@ -31,6 +31,22 @@ STAGE_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "memory_budget",
         "gpus",
     ),
+    "semantic": (
+        "embedding_field",
+        "n_clusters",
+        "eps",
+        "which_to_keep",
+        "distance_metric",
+        "keep",
+        "compare_with",
+        "borders",
+        "pairs_path",
+        "random_state",
+        "refine_rounds",
+        "partitions",
+        "memory_budget",
+        "gpus",
+    ),
     "lines": (
         "text_field",
         "unit",
@@ -48,6 +64,7 @@ STAGE_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 _SUMMARIES: Final = {
     "exact": "Of documents with equal text, keep one.",
     "fuzzy": "Of documents with similar texts, keep one.",
+    "semantic": "Of rows with similar embeddings, keep one.",
     "lines": "Remove lines or paragraphs that occur more than once in all documents together.",
     "substrings": "Cut out passages that are repeated anywhere.",
     "estimate": "From a sample: what fuzzy deduplication would remove at which threshold, and what it would cost.",
@@ -63,7 +80,7 @@ def add_dedup(command: argparse.ArgumentParser, shared: argparse.ArgumentParser)
         shared: Options that all commands have.
     """
     kinds = command.add_subparsers(
-        title="what to remove", metavar="exact|fuzzy|lines|substrings|estimate", dest="kind", required=True
+        title="what to remove", metavar="exact|fuzzy|semantic|lines|substrings|estimate", dest="kind", required=True
     )
     for kind, summary in _SUMMARIES.items():
         made = kinds.add_parser(kind, help=summary, description=summary, parents=[shared])
@@ -123,6 +140,31 @@ def _add_signatures(command: argparse.ArgumentParser) -> None:
     _flag(command, "--64-bit", "use_64_bit_hash", True, "hashes of 64 bits, not 32")
 
 
+def _add_semantic(command: argparse.ArgumentParser) -> None:
+    _value(command, "--embedding-field", "embedding_field", "NAME", "the column with the embeddings (embeddings)")
+    command.add_argument(
+        "--model", metavar="NAME", default="", help="embed the texts: hashed (no weights), a hub name or a folder"
+    )
+    command.add_argument("--keep-embeddings", action="store_true", help="with --model: write the embeddings, too")
+    _value(command, "--eps", "eps", "E", "rows are similar if their cosine is at least 1 - E (0.01)", float)
+    _value(command, "--clusters", "n_clusters", "N", "clusters; chosen from the number of rows by default", positive)
+    _choice(command, "--which-to-keep", "which_to_keep", ("hard", "easy", "random"), "by the distance from the centre: "
+            "hard, the furthest; easy, the nearest; or random (hard)")  # fmt: skip
+    _choice(command, "--distance", "distance_metric", ("cosine", "l2"), "how that distance is measured (cosine)")
+    text = "instead of these, the row that stays: first, highest:COLUMN or lowest:COLUMN"
+    _value(command, "--keep", "keep", "RULE", text)
+    _choice(command, "--compare-with", "compare_with", ("kept", "all"), "which rows remove others: those that stay, or "
+            "all (kept)")  # fmt: skip
+    _flag(command, "--no-borders", "borders", False, "compare within clusters only: faster, and pairs are lost")
+    _value(command, "--pairs-path", "pairs_path", "DIR", "write all similar pairs here, to try a smaller eps later")
+    _value(
+        command, "--refine-rounds", "refine_rounds", "N", "rounds of k-means over all rows, after the sample (0)", count
+    )
+    _value(command, "--seed", "random_state", "N", "another seed makes other clusters (42)", count)
+    _value(command, "--gpus", "gpus", "G", "GPUs, or the share of one, for each worker that multiplies (0)", float)
+    _add_memory(command)
+
+
 def _add_lines(command: argparse.ArgumentParser) -> None:
     command.add_argument("--unit", choices=("line", "paragraph"), default=_NOTHING, help="what is compared (line)")
     _value(command, "--max-occurrences", "max_occurrences", "N", "how often a line may occur (1)", positive)
@@ -162,6 +204,7 @@ def _add_estimate(command: argparse.ArgumentParser) -> None:
 _ADD: Final = {
     "exact": _add_exact,
     "fuzzy": _add_fuzzy,
+    "semantic": _add_semantic,
     "lines": _add_lines,
     "substrings": _add_substrings,
     "estimate": _add_signatures,
@@ -192,6 +235,10 @@ def _value(
 
 def _flag(command: argparse.ArgumentParser, option: str, name: str, value: bool, text: str) -> None:
     command.add_argument(option, dest=name, action="store_const", const=value, default=_NOTHING, help=text)
+
+
+def _choice(command: argparse.ArgumentParser, option: str, name: str, choices: tuple[str, ...], text: str) -> None:
+    command.add_argument(option, dest=name, choices=choices, default=_NOTHING, help=text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

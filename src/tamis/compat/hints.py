@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-_SEMANTIC: Final = (
-    "Semantic deduplication is not built yet. Near duplicates are found by their texts: the stage "
-    "tamis.stages.deduplication.fuzzy.FuzzyDeduplication"
-)
-_CLASSIFIERS: Final = (
-    "This stage with a model is not built yet. Your own model runs in a ProcessingStage: "
-    "load it in setup(), use it in process_batch()"
-)
 _FILTER: Final = (
     "This filter is not built yet. Your own filter is a tamis.stages.text.filters.DocumentFilter with score_document() "
     "and keep_document(), run by ScoreFilter"
@@ -29,8 +21,8 @@ _MODALITIES: Final = (
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
 _RETRIES: Final = (
-    "A run cannot be continued yet, and tamis does not divide its input among the tasks of a Slurm array: use one job "
-    "with several nodes and tamis.core.client.SlurmRayClient"
+    "A run goes on when it is started again with the same run directory: run(run_dir=...). tamis does not divide its "
+    "input among the tasks of a Slurm array: use one job with several nodes and tamis.core.client.SlurmRayClient"
 )
 _MATH: Final = (
     "Stages that download, extract and clean mathematical pages are not built yet; "
@@ -48,8 +40,6 @@ _METRICS: Final = (
 )
 
 NAMES: Final[dict[str, str]] = {
-    "SemanticDeduplicationWorkflow": _SEMANTIC,
-    "TextSemanticDeduplicationWorkflow": _SEMANTIC,
     "PornographicUrlsFilter": _FILTER,
     "RepeatingDuplicateNGramsFilter": _FILTER,
     "RepeatingTopNGramsFilter": _FILTER,
@@ -82,22 +72,18 @@ MODULES: Final[dict[str, str]] = {
     "modules": _DASK,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
-    "stages.deduplication.semantic": _SEMANTIC,
     "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
     "stages.math.download": _MATH,
     "stages.math.modifiers": _MATH,
     "stages.synthetic": _SYNTHETIC,
-    "stages.text.deduplication.semantic": _SEMANTIC,
     "stages.text.download.arxiv": _DOWNLOAD,
     "stages.text.download.common_crawl": _DOWNLOAD,
     "stages.text.download.html_extractors": _DOWNLOAD,
     "stages.text.download.wikipedia": _DOWNLOAD,
-    "stages.text.embedders": _CLASSIFIERS,
     "stages.text.experimental": _SYNTHETIC,
     "stages.text.io.reader.lance": _FORMAT,
     "stages.text.io.writer.lance": _FORMAT,
-    "stages.text.models": _CLASSIFIERS,
     "stages.video": _MODALITIES,
     "tasks.interleaved": _MODALITIES,
     "tasks.ocr": _MODALITIES,

@@ -1,4 +1,4 @@
-"""The operations of :mod:`tamis.kernels.cleaning` and :mod:`tamis.kernels.needles`."""
+"""The operations of :mod:`tamis.kernels.cleaning` and :mod:`tamis.kernels.needles`, and the kinds of bytes in texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ __all__ = [
     "BLANKS",
     "CONTROLS",
     "IN_LONG_WORDS",
+    "JOINED",
     "LABEL",
+    "LEAD",
+    "LETTER",
     "LINES",
     "LONG_WORD",
     "MARKDOWN",
@@ -16,6 +19,8 @@ __all__ = [
     "QUOTED",
     "QUOTES",
     "SLICE",
+    "SPACE",
+    "SYMBOL",
     "URLS",
 ]
 
@@ -47,3 +52,14 @@ NEAR_DIGITS = 1
 IN_LONG_WORDS = 2
 """Needles are found only where the next :data:`LONG_WORD` bytes are neither white space nor control characters."""
 LONG_WORD = 16
+
+SYMBOL = 0
+"""A byte that is a unit of its own, see :mod:`tamis.kernels.text_units`."""
+LETTER = 1
+"""A byte of a unit of several."""
+JOINED = 2
+"""The first byte of a character of two, which is a letter."""
+LEAD = 3
+"""The first byte of a character that is a unit of its own."""
+SPACE = 4
+"""A byte between units."""

@@ -71,7 +71,7 @@ def _floats(length: str, is_written: bool = False) -> Array:
     return Array("float64", length, is_written)
 
 
-def _floats_32(length: str, is_written: bool = False) -> Array:
+def _short_floats(length: str, is_written: bool = False) -> Array:
     return Array("float32", length, is_written)
 
 
@@ -170,6 +170,21 @@ def _token_parameters(bitmaps: int) -> dict[str, Array | Number]:
     }
 
 
+_UNITS_INSIDE: Final = "0 <= counts[:row_count].min(initial=0) and counts[:row_count].sum() <= len(hashes)"
+_VECTORS_INSIDE: Final = (
+    "0 <= ends[0] <= ends[vector_count] <= min(len(slots), len(values))",
+    "0 <= rows[:row_count].min(initial=0) and rows[:row_count].max(initial=-1) < vector_count",
+    "slot_count > 0 and slot_count & (slot_count - 1) == 0",
+)
+_VECTORS: Final[dict[str, Array | Number]] = {
+    "slots": _halves("0"),
+    "values": _short_floats("0"),
+    "ends": _integers("vector_count + 1"),
+    "vector_count": Number(),
+    "rows": _integers("row_count"),
+    "row_count": Number(),
+}
+
 SIGNATURES: Final[dict[str, Signature]] = {
     "heuristics": Signature(
         conditions=(
@@ -264,21 +279,21 @@ SIGNATURES: Final[dict[str, Signature]] = {
         buckets=Number(),
         kept=_short_integers("buckets if is_pruned else 0"),
         is_pruned=Number(),
-        vectors=_floats_32("vector_count * dim"),
+        vectors=_short_floats("vector_count * dim"),
         vector_count=Number(),
         dim=Number(),
-        weights=_floats_32("dim * output_count"),
-        scales=_floats_32("output_count"),
+        weights=_short_floats("dim * output_count"),
+        scales=_short_floats("output_count"),
         output_count=Number(),
         scratch=_bytes(f"longest_near_end(offsets[:row_count + 1], readable) + {2 * PADDING}", is_written=True),
         word=_bytes(f"longest + 2 + {PADDING}", is_written=True),
         text_hashes=_halves("longest // 2 + 2 if word_ngrams > 1 else 0", is_written=True),
         queue=_words("256", is_written=True),
         rows=_integers("1024 + most", is_written=True),
-        sums=_floats_32("2049 * dim", is_written=True),
+        sums=_short_floats("2049 * dim", is_written=True),
         sum_keys=_words("4 * 2048", is_written=True),
-        hidden=_floats_32("dim", is_written=True),
-        outputs=_floats_32("row_count * output_count", is_written=True),
+        hidden=_short_floats("dim", is_written=True),
+        outputs=_short_floats("row_count * output_count", is_written=True),
         counts=_integers("row_count", is_written=True),
     ),
     "fasttext_words": Signature(
@@ -627,7 +642,7 @@ SIGNATURES: Final[dict[str, Signature]] = {
         table=_halves(f"{TOTAL_BUCKETS}"),
         dim=Number(),
         sums=_integers("dim", is_written=True),
-        vectors=_floats_32("0 if counting else row_count * dim", is_written=True),
+        vectors=_short_floats("0 if counting else row_count * dim", is_written=True),
         frequencies=_halves(f"{TOTAL_BUCKETS} if counting else 0", is_written=True),
         counting=Number(),
     ),
@@ -637,13 +652,13 @@ SIGNATURES: Final[dict[str, Signature]] = {
         offsets=_integers("row_count + 1"),
         row_count=Number(),
         most_tokens=Number(),
-        table=_floats_32("token_count * dim"),
+        table=_short_floats("token_count * dim"),
         counted=_bytes("token_count"),
         token_count=Number(),
         dim=Number(),
         normalize=Number(),
-        sums=_floats_32("dim", is_written=True),
-        vectors=_floats_32("row_count * dim", is_written=True),
+        sums=_short_floats("dim", is_written=True),
+        vectors=_short_floats("row_count * dim", is_written=True),
         tokens_used=_integers("row_count", is_written=True),
     ),
     "xxh3": Signature(
@@ -693,6 +708,79 @@ SIGNATURES: Final[dict[str, Signature]] = {
         unknown=Number(),
         most=Number(),
         word=_bytes("4 * most + 16", is_written=True),
+    ),
+    "text_units": Signature(
+        conditions=("0 <= offsets[0] <= offsets[row_count] <= len(texts)", "kinds.max() <= 4"),
+        texts=_bytes("0"),
+        offsets=_integers("row_count + 1"),
+        row_count=Number(),
+        kinds=_bytes("256"),
+        folded=_bytes("256"),
+        marks=Number(),
+        line_end=_words("1"),
+        hashes=_words("int(offsets[row_count] - offsets[0]) + row_count", is_written=True),
+        counts=_integers("row_count", is_written=True),
+    ),
+    "ngram_features": Signature(
+        conditions=(
+            _UNITS_INSIDE,
+            "1 <= longest and 1 <= bits <= 32",
+            "room >= 64 and room >= 4 * longest * counts[:row_count].max(initial=0)",
+        ),
+        hashes=_words("0"),
+        counts=_integers("row_count"),
+        row_count=Number(),
+        longest=Number(),
+        bits=Number(),
+        table=_words("room", is_written=True),
+        room=Number(),
+        slots=_halves("longest * int(counts[:row_count].sum())", is_written=True),
+        values=_short_floats("longest * int(counts[:row_count].sum())", is_written=True),
+        ends=_integers("row_count + 1", is_written=True),
+    ),
+    "sparse_product": Signature(
+        conditions=_VECTORS_INSIDE,
+        **_VECTORS,  # type: ignore[arg-type]  # parameters all
+        weights=_short_floats("slot_count * width"),
+        slot_count=Number(),
+        width=Number(),
+        scores=_floats("row_count * width", is_written=True),
+    ),
+    "sparse_step": Signature(
+        conditions=_VECTORS_INSIDE,
+        **_VECTORS,  # type: ignore[arg-type]  # parameters all
+        gradients=_floats("row_count * width"),
+        weights=_short_floats("slot_count * width", is_written=True),
+        squares=_short_floats("slot_count * width", is_written=True),
+        slot_count=Number(),
+        width=Number(),
+        rates=_floats("2"),
+    ),
+    "ngram_scores": Signature(
+        conditions=(
+            _UNITS_INSIDE,
+            "order >= 1 and width in (1, 2) and 0 < slots < 2**32",
+            "likely_count > 0 and likely_count & (likely_count - 1) == 0",
+            "backoff_count > 0 and backoff_count & (backoff_count - 1) == 0",
+        ),
+        hashes=_words("0"),
+        counts=_integers("row_count"),
+        row_count=Number(),
+        marks=_words("3"),
+        order=Number(),
+        table=_words("slots * width"),
+        slots=Number(),
+        width=Number(),
+        is_closed=Number(),
+        likely=_floats("likely_count"),
+        likely_count=Number(),
+        backoffs=_floats("backoff_count"),
+        backoff_count=Number(),
+        context=_words("order", is_written=True),
+        state=_floats("2 * order + 1", is_written=True),
+        logs=_floats("row_count", is_written=True),
+        units=_integers("row_count", is_written=True),
+        unknown=_integers("row_count", is_written=True),
     ),
 }
 """All kernels by name."""

@@ -327,7 +327,7 @@ class _Retry:
         for name, numbers in batch.counts.items():
             stages[name].subtract(StageStats(name, **numbers))
         for item in published:
-            if not self._directory.keeps(item.final):
+            if not (item.beside or self._directory.keeps(item.final)):
                 path = redacted(item.final)
                 self._result.files.append(path)
                 self._summary.output_files += 1

@@ -21,6 +21,7 @@ from tamis.kernels.hashing import hash_text_64
 from tamis.runs import figures
 from tamis.runs.duplicate_sources import parts_of
 from tamis.runs.pages.run_view import RunView
+from tamis.runs.ranked_pairs import ranked_removals
 
 __all__ = ["Rethresholded", "recorded_pairs", "rethresholded"]
 
@@ -60,8 +61,10 @@ class Rethresholded:
         )
 
 
-def recorded_pairs(view: RunView, stages: Sequence[str], threshold: float, pairs: str = "") -> str:
-    """The folder of the pairs that a run compared.
+def recorded_pairs(view: RunView, stages: Sequence[str], threshold: float, pairs: str = "") -> tuple[str, str]:
+    """The folder of the pairs that a run compared, and which rows remove others, if they are ranked.
+
+    That is ``"kept"`` or ``"all"``; an empty text where similar rows form groups.
 
     Raises:
         DataError: There are none, or the threshold is below the one of the run: less similar pairs were not recorded.
@@ -72,24 +75,32 @@ def recorded_pairs(view: RunView, stages: Sequence[str], threshold: float, pairs
     for vertex in view.outline.get("vertices", ()):
         parameters = vertex["parameters"]
         if "pairs_path" in parameters and "threshold" in parameters:
-            values = {name: _literal(parameters[name]) for name in ("pairs_path", "threshold")}
+            names = ("pairs_path", "threshold", "compare_with")
+            values = {name: _literal(parameters.get(name, "''")) for name in names}
             found[str(vertex["name"]).removesuffix(" (compare)")] = values
     own = {name: values for name, values in found.items() if name in stages and values["pairs_path"]}
     if not pairs:
         if len(own) != 1:
             problem = "several stages recorded pairs: name one" if own else "the run recorded no pairs of documents"
-            hint = "FuzzyDeduplication(verify=0.6, pairs_path=...) records them: --verify 0.6 --pairs-path DIR."
+            hint = (
+                "FuzzyDeduplication(verify=0.6, pairs_path=...) and SemanticDeduplication(pairs_path=...) record them: "
+                "--verify 0.6 --pairs-path DIR, --pairs-path DIR."
+            )
             raise DataError(problem, path=view.path, hint=hint)
         pairs = str(next(iter(own.values()))["pairs_path"])
+    compare_with = next((str(values["compare_with"]) for values in own.values() if values["compare_with"]), "")
     lowest = [values["threshold"] for values in own.values() if isinstance(values["threshold"], float)]
-    if lowest and threshold < min(lowest):
-        raise DataError(
-            f"threshold={threshold:g}: the run compared with verify={min(lowest):g}, "
-            "less similar pairs were not recorded",
-            path=view.path,
-            hint="Run it again with a lower verify.",
+    if lowest and np.float32(threshold) < np.float32(min(lowest)):
+        least = min(lowest)
+        setting, change = (
+            (f"eps={1 - least:g}", "larger eps") if compare_with else (f"verify={least:g}", "lower verify")
         )
-    return pairs
+        raise DataError(
+            f"threshold={threshold:g}: the run compared with {setting}, less similar pairs were not recorded",
+            path=view.path,
+            hint=f"Run it again with a {change}.",
+        )
+    return pairs, compare_with
 
 
 def _literal(text: str) -> Any:
@@ -100,17 +111,23 @@ def _literal(text: str) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def rethresholded(folder: str, threshold: float, removed_before: Iterable[pa.Array]) -> Rethresholded:
+def rethresholded(
+    folder: str, threshold: float, removed_before: Iterable[pa.Array], compare_with: str = ""
+) -> Rethresholded:
     """The rows that would be removed if pairs were joined from a similarity on.
 
     Args:
         folder: The folder with the pairs, as Parquet.
         threshold: The least similarity.
         removed_before: The names of the rows that were removed, some at a time.
+        compare_with: Of ranked rows, which remove others: ``"kept"`` or ``"all"``.
     """
-    nodes, groups = _components(folder, threshold)
-    kept, kept_names = _kept(folder, threshold, nodes, groups)
-    table = _removed(folder, threshold, nodes, groups, kept, kept_names)
+    if compare_with:
+        table = ranked_removals(folder, threshold, compare_with == "kept")
+    else:
+        nodes, groups = _components(folder, threshold)
+        kept, kept_names = _kept(folder, threshold, nodes, groups)
+        table = _removed(folder, threshold, nodes, groups, kept, kept_names)
     now = np.sort(hash_text_64(table.column("removed")))
     before, stay = [np.zeros(0, np.uint64)], [pa.array([], pa.string())]
     for names in removed_before:

@@ -250,13 +250,13 @@ class Duplicates:
         """What would be removed with another threshold, from the similarities of the pairs that the run compared.
 
         Args:
-            threshold: The least Jaccard similarity of a pair that is joined.
+            threshold: The least similarity of a pair: the Jaccard index of texts, or the cosine of embeddings.
             pairs: The folder with the pairs, ``pairs_path`` of the stage; found in the run's plan when not given.
         """
         from tamis.runs.duplicate_pairs import recorded_pairs, rethresholded
 
-        folder = recorded_pairs(self._view, self.stages, threshold, pairs)
-        return rethresholded(folder, threshold, (names for names, _ in self._names()))
+        folder, compare_with = recorded_pairs(self._view, self.stages, threshold, pairs)
+        return rethresholded(folder, threshold, (names for names, _ in self._names()), compare_with)
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
 

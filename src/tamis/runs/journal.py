@@ -144,7 +144,7 @@ class RunJournal:
         for item in published:
             if self._check is not None:
                 self._check(item)
-            if not self._directory.keeps(item.final):
+            if not (item.beside or self._directory.keeps(item.final)):
                 self._count(redacted(item.final), item.rows, item.nbytes)
             self.finished.supersede(redacted(item.final))
         self.finished.replaced(batch.key)
@@ -166,7 +166,7 @@ class RunJournal:
         """Count what an earlier start of the run has recorded."""
         self.tasks_before += len(batch.tasks)
         for file in batch.files:
-            if not self._directory.keeps(file["path"]):
+            if not (file.get("beside") or self._directory.keeps(file["path"])):
                 self._count(file["path"], file["rows"], file["bytes"])
 
     def forget(self, stages: Iterable[str] | None = None) -> None:
@@ -343,6 +343,8 @@ def ledger_entry(item: Publish) -> dict[str, Any]:
     entry: dict[str, Any] = {"path": redacted(item.final), "rows": item.rows, "bytes": item.nbytes}
     if item.temporary != item.final:
         entry["temporary"] = base_name(item.temporary)
+    if item.beside:
+        entry["beside"] = True
     return entry
 
 

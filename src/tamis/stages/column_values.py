@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.errors import ColumnError, did_you_mean
 from tamis.stages.base import ProcessingStage
 from tamis.tasks import DocumentBatch
 
-__all__ = ["TextStage", "holds_order", "holds_text", "read_column", "text_values"]
+__all__ = ["TextStage", "holds_order", "holds_text", "read_column", "text_values", "texts_like"]
 
 
 def read_column(table: pa.Table, column: str, stage: str) -> pa.ChunkedArray:
@@ -61,6 +62,20 @@ def holds_order(column_type: pa.DataType) -> bool:
     types, values = pa.types, _value_type(column_type)
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_date, types.is_timestamp)
     return types.is_null(values) or any(is_it(values) for is_it in tests)
+
+
+def texts_like(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Changed texts in the type of the column that they come from, with its nulls.
+
+    >>> texts_like(pa.chunked_array([["a", None]]).dictionary_encode(), pa.chunked_array([["b", ""]])).to_pylist()
+    ['b', None]
+    """
+    if before.null_count:
+        is_valid = before.is_valid().combine_chunks()
+        after = pa.chunked_array([pc.if_else(is_valid, after.combine_chunks(), pa.scalar(None, after.type))])
+    if pa.types.is_dictionary(before.type):
+        return after.cast(before.type.value_type).dictionary_encode().cast(before.type)
+    return after.cast(before.type)
 
 
 def _value_type(column_type: pa.DataType) -> pa.DataType:

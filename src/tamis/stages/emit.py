@@ -69,6 +69,7 @@ class Publish:
         needs_sync: Whether its data must be forced to disk before the ledger names it.
         output: The output directory it belongs to; empty for files of the run directory.
         schema: The schema of its rows, where all files of the output must have the same.
+        beside: Whether it is a file beside the output, such as an index: it is not counted as output.
     """
 
     temporary: str
@@ -79,3 +80,4 @@ class Publish:
     needs_sync: bool = False
     output: str = ""
     schema: pa.Schema | None = None
+    beside: bool = False

@@ -90,7 +90,7 @@ class Route(BranchStage):
         import numpy as np
         import pyarrow.compute as pc
 
-        labels = self._labels(task.to_pyarrow())
+        labels = self.labels(task.to_pyarrow())
         remaining = np.ones(task.num_items, dtype=bool)
         for branch in self.branches:
             chosen = np.asarray(pc.fill_null(pc.equal(labels, branch), False))
@@ -100,7 +100,8 @@ class Route(BranchStage):
         if remaining.any():
             yield Emit("otherwise", task.select(np.flatnonzero(remaining)))
 
-    def _labels(self, table: Any) -> Any:
+    def labels(self, table: Any) -> Any:
+        """The name of the branch of each row of an Arrow table."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

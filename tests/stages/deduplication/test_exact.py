@@ -13,6 +13,7 @@ import pytest
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, PlanError
 from tamis.pipeline import Pipeline
+from tamis.stages.deduplication.bloom import BloomDeduplication
 from tamis.stages.deduplication.exact import ExactDeduplication, repeats
 from tamis.stages.io import JsonlReader
 from tamis.tasks import DocumentBatch
@@ -118,5 +119,17 @@ def test_the_column_that_decides_must_have_an_order(tmp_path: Path) -> None:
         Pipeline("p", [reader, ExactDeduplication(keep="lowest:name")]).plan()
     with pytest.raises(ColumnError, match=r"needs the column 'nme'.*Did you mean 'name'"):
         Pipeline("p", [reader, ExactDeduplication(keep="lowest:nme")]).plan()
-    with pytest.raises(PlanError, match=r"needs at least 64 MiB"):
+    with pytest.raises(PlanError, match=r"must be at least 64 MiB"):
         ExactDeduplication(memory_budget="1MB")
+
+
+@pytest.mark.parametrize("stage", [ExactDeduplication(normalize_text=True), BloomDeduplication(normalize_text=True)])
+def test_bytes_cannot_be_normalised(stage: Any) -> None:
+    with pytest.raises(ColumnError, match="normalize_text=True compares texts, but the column 'text' holds binary"):
+        run_stage(stage, DocumentBatch({"text": [b"\xff\xfe", b"A"]}))
+
+
+@pytest.mark.parametrize("stage", [ExactDeduplication(), BloomDeduplication()])
+def test_nested_values_are_not_compared(stage: Any) -> None:
+    with pytest.raises(ColumnError, match="compares texts, bytes or numbers, but the column 'text' holds list"):
+        run_stage(stage, DocumentBatch({"text": [["a"], ["a"]]}))

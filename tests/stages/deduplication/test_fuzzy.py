@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
-from tamis.errors import ColumnError, PlanError
+from tamis.errors import ColumnError, DataError, PlanError
 from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
-from tamis.stages.io import JsonlReader, JsonlWriter
+from tamis.stages.deduplication.fuzzy.groups import MemberFiles
+from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader
 from tamis.testing import run_stage
 
 WORDS = [
@@ -166,7 +169,7 @@ def test_a_bucket_of_thousands_and_little_memory(tmp_path: Path) -> None:
 def test_partitions_that_do_not_fit_are_worked_on_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write(tmp_path / "in", corpus(8, groups=60), 4)
     deduplicated(paths, tmp_path / "whole", FuzzyDeduplication(partitions=2, verify=0.7))
-    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.stage._LEAST_MEMORY", 1)
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)  # the budget is shared by as many tasks
     result = deduplicated(
         paths, tmp_path / "parts", FuzzyDeduplication(partitions=2, verify=0.7, memory_budget="16KiB")
@@ -174,6 +177,30 @@ def test_partitions_that_do_not_fit_are_worked_on_in_parts(tmp_path: Path, monke
     assert kept_ids(tmp_path / "whole") == kept_ids(tmp_path / "parts")
     for step in ("edges", "compare", "choose"):
         assert result.stage(f"FuzzyDeduplication ({step})").custom["parts"] > 2
+
+
+@pytest.mark.parametrize("verify", [None, 0.7])
+def test_a_bucket_that_does_not_fit_is_worked_on_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: float | None
+) -> None:
+    """Most documents are in the same buckets: some with equal texts, some with texts of their own."""
+    rng = random.Random(25)
+    text, other = document(rng, 100), document(rng, 100)
+    texts = [text] * 150 + [f"{text} {n}" for n in range(60)] + [f"{other} {n % 20}" for n in range(60)]
+    texts += [document(rng) for _ in range(30)]
+    rng.shuffle(texts)
+    paths = write(tmp_path / "in", [{"text": text, "id": number} for number, text in enumerate(texts)], 3)
+    stage = FuzzyDeduplication(partitions=2, verify=verify, keep="longest")
+    deduplicated(paths, tmp_path / "whole", stage)
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.verify._COMPARED_AT_ONCE", 4000)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.verify._WRITTEN_AT_ONCE", 50)
+    monkeypatch.setattr("tamis.stages.deduplication.fuzzy.buckets._SIGNED_AT_ONCE", 7)
+    stage = FuzzyDeduplication(partitions=2, verify=verify, keep="longest", memory_budget="16KiB")
+    deduplicated(paths, tmp_path / "pieces", stage)
+    assert kept_ids(tmp_path / "whole") == kept_ids(tmp_path / "pieces")
+    assert len(kept_ids(tmp_path / "whole")) == 32
 
 
 def test_incremental_runs_remove_the_same_rows_as_one_run(tmp_path: Path) -> None:
@@ -197,6 +224,125 @@ def test_the_same_rows_again_are_not_duplicates_of_themselves(tmp_path: Path) ->
     deduplicated(paths, tmp_path / "blocks", FuzzyDeduplication(index=index), blocksize="2KiB")
     assert kept_ids(tmp_path / "first") == kept_ids(tmp_path / "again") == kept_ids(tmp_path / "blocks")
     assert files == sorted(p.name for p in (tmp_path / "index" / "buckets").iterdir())[: len(files)]
+
+
+def test_a_path_may_have_other_rows_every_day(tmp_path: Path) -> None:
+    """Neither do new rows replace signatures of earlier ones, nor are they taken for the same."""
+    rng = random.Random(20)
+    first, second, third = ([{"text": document(rng), "id": 100 * day + n} for n in range(8)] for day in range(3))
+    second[3]["text"] = first[5]["text"]
+    second[5]["text"] = second[4]["text"]
+    third[7]["text"] = first[0]["text"]
+    kept = []
+    for day, rows in enumerate((first, second, third)):
+        path = tmp_path / "incoming.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        stages = [ParquetReader(str(path)), FuzzyDeduplication(index=str(tmp_path / "index"))]
+        output = tmp_path / f"day-{day}"
+        Pipeline("daily", [*stages, JsonlWriter(str(output))]).run(run_dir=tmp_path / f"run-{day}", progress="off")
+        kept.append(kept_ids(output))
+    assert kept[0] == list(range(8))
+    assert kept[1] == [100, 101, 102, 104, 106, 107]
+    assert kept[2] == list(range(200, 207))
+
+
+def test_an_earlier_run_again_does_not_lose_to_later_ones(tmp_path: Path) -> None:
+    rows = corpus(21, groups=30)
+    paths = write(tmp_path / "in", rows, 2)
+    index = str(tmp_path / "index")
+    for name, path in zip("ab", paths, strict=True):
+        deduplicated(path, tmp_path / name, FuzzyDeduplication(index=index, keep="longest"))
+    deduplicated(paths[0], tmp_path / "again", FuzzyDeduplication(index=index, keep="longest"))
+    deduplicated(paths[0], tmp_path / "in blocks", FuzzyDeduplication(index=index, keep="longest"), blocksize="2KiB")
+    assert kept_ids(tmp_path / "a") == kept_ids(tmp_path / "again") == kept_ids(tmp_path / "in blocks")
+    assert len(kept_ids(tmp_path / "b")) < len(kept_ids(tmp_path / "a"))
+
+
+def test_ranks_count_beside_an_index_without_ranks(tmp_path: Path) -> None:
+    """Lengths that differ by one byte: as floats they would be equal."""
+    rng = random.Random(22)
+    text = document(rng, 300)
+    earlier, other = [{"text": "x" + document(rng), "id": 0}] * 2, document(rng)
+    (path,) = write(tmp_path / "earlier", [*earlier, {"text": other, "id": 1}], 1)
+    index = str(tmp_path / "index")
+    deduplicated(path, tmp_path / "a", FuzzyDeduplication(index=index, partitions=1))
+    rows = [{"text": text, "id": 2}, {"text": text + "!", "id": 3}, {"text": other, "id": 4}]
+    (path,) = write(tmp_path / "new", rows, 1)
+    deduplicated(path, tmp_path / "b", FuzzyDeduplication(index=index, keep="longest", partitions=1))
+    assert kept_ids(tmp_path / "b") == [3]
+
+
+def test_files_that_another_run_adds_to_the_index_do_not_move_documents(tmp_path: Path) -> None:
+    """The other run adds files whose names come first, between the steps of this one."""
+    rows = corpus(23, groups=30)
+    paths = write(tmp_path / "in", rows, 3)
+    indexes = [str(tmp_path / name) for name in ("index", "alone")]
+    for index in indexes:
+        output = tmp_path / f"{Path(index).name}-0"
+        deduplicated(paths[0], output, FuzzyDeduplication(index=index), blocksize="2KiB")
+
+    def interfering(self: MemberFiles, scratch: str) -> Any:
+        for kind in ("buckets", "documents"):
+            folder = tmp_path / "index" / kind
+            last = max(folder.glob("*.task"))
+            shutil.copy(last, folder / f"000000.{last.name.partition('.')[2]}")
+        return splits(self, scratch)
+
+    splits = MemberFiles.splits
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemberFiles, "splits", interfering)
+        deduplicated(paths[1], tmp_path / "interfered", FuzzyDeduplication(index=indexes[0]), blocksize="2KiB")
+    deduplicated(paths[1], tmp_path / "undisturbed", FuzzyDeduplication(index=indexes[1]), blocksize="2KiB")
+    assert kept_ids(tmp_path / "interfered") == kept_ids(tmp_path / "undisturbed")
+
+
+def test_an_index_that_must_be_there_is_missed(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(12), 1)
+    stage = FuzzyDeduplication(index=str(tmp_path / "typo"), update_index=False)
+    with pytest.raises(PlanError, match=r"there is no index in .*typo"):
+        Pipeline("p", [JsonlReader(path), stage]).plan()
+
+
+@pytest.mark.parametrize("settings", ["missing", "[]", "{"])
+def test_an_index_without_its_settings_is_refused(tmp_path: Path, settings: str) -> None:
+    (path,) = write(tmp_path / "in", corpus(12), 1)
+    stage, place = FuzzyDeduplication(index=str(tmp_path / "index")), tmp_path / "index" / "index.json"
+    deduplicated(path, tmp_path / "out", stage)
+    place.unlink()
+    if settings != "missing":
+        place.write_text(settings)
+    with pytest.raises(PlanError, match="Make the index again"):
+        Pipeline("p", [JsonlReader(path), stage]).plan()
+
+
+def test_an_index_with_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(12), 1)
+    stage = FuzzyDeduplication(index=str(tmp_path / "index"))
+    deduplicated(path, tmp_path / "out", stage)
+    (file,) = (tmp_path / "index" / "buckets").glob("*.task")
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match="the index is damaged"):
+        deduplicated(path, tmp_path / "again", stage)
+
+
+def test_pairs_and_signatures_are_not_counted_as_output(tmp_path: Path) -> None:
+    (path,) = write(tmp_path / "in", corpus(26), 1)
+    pairs = FuzzyDeduplication(verify=0.5, pairs_path=str(tmp_path / "pairs"))
+    for name, stage in {"pairs": pairs, "index": FuzzyDeduplication(index=str(tmp_path / "signatures"))}.items():
+        for _ in range(2):  # the second time, what was done is recalled
+            summary = deduplicated(path, tmp_path / f"of-{name}", stage).summary
+            assert (summary.output_files, summary.output_rows) == (1, len(kept_ids(tmp_path / f"of-{name}")))
+
+
+def test_pairs_of_an_earlier_run_are_replaced(tmp_path: Path) -> None:
+    stage = FuzzyDeduplication(verify=0.5, pairs_path=str(tmp_path / "pairs"))
+    (path,) = write(tmp_path / "in", corpus(24, groups=40), 1)
+    deduplicated(path, tmp_path / "many", stage)
+    (tmp_path / "pairs" / "pairs-of-mine.parquet").touch()
+    (path,) = write(tmp_path / "in", corpus(24, groups=3), 1)
+    few = deduplicated(path, tmp_path / "few", stage).duplicates()
+    (tmp_path / "pairs" / "pairs-of-mine.parquet").unlink()
+    assert few.rethreshold(0.5).removed == few.removed > 0
 
 
 def test_one_set_against_another(tmp_path: Path) -> None:

@@ -92,7 +92,6 @@ def stages() -> list[LineDeduplication]:
         LineDeduplication(keep="none", max_occurrences=3, unit="paragraph"),
         LineDeduplication(unit="paragraph", normalize_text=True, partitions=3),
         LineDeduplication(min_length=6, normalize_text=True),
-        LineDeduplication(memory_budget=4000, partitions=2),
     ]
 
 
@@ -122,6 +121,11 @@ def test_lines_are_removed_as_the_definition_says(stage: LineDeduplication) -> N
     assert len(run.dropped) == expected.count("dropped")
     originals = {n: text for n, text in enumerate(given_texts) if expected[n] == "dropped"}
     assert {dropped.row["id"]: dropped.row["text"] for dropped in run.dropped} == originals
+
+
+def test_little_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
+    test_lines_are_removed_as_the_definition_says(LineDeduplication(memory_budget=4000, partitions=2))
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
@@ -159,6 +163,7 @@ def test_how_the_input_is_cut_does_not_matter(blocksize: str, tmp_path: Path) ->
         ({"keep": "last"}, "keep='last': must be 'first' or 'none'"),
         ({"max_occurrences": 0}, "max_occurrences=0: must be at least 1"),
         ({"partitions": 0}, "partitions=0: must be at least 1"),
+        ({"memory_budget": "1MB"}, "memory_budget='1MB'.*: must be at least 64 MiB"),
     ],
 )
 def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:

@@ -109,10 +109,20 @@ def test_the_column_of_the_files_is_found(tmp_path: Path) -> None:
     assert [row["n"] for row in run_stage(RemoveByIds(one, id_field="doc"), rows_of([0, 1, 2]))] == [0, 2]
     stage = TextDuplicatesRemovalStage(one, id_field="doc")
     assert [row["n"] for row in run_stage(stage, rows_of([0, 1, 2]))] == [0, 2]
+    pq.write_table(pa.table({"id": [0], "doc": [1]}), tmp_path / "both.parquet")
+    both = RemoveByIds(tmp_path / "both.parquet", id_field="doc")
+    assert [row["n"] for row in run_stage(both, rows_of([0, 1, 2]))] == [0, 2]
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "two.parquet")
     two = RemoveByIds(tmp_path / "two.parquet", id_field="doc")
     with pytest.raises(ColumnError, match=r"has no column 'doc' of ids, only a, b"):
         run_stage(two, rows_of([0]))
+
+
+def test_an_index_can_be_used_when_its_file_is_gone(tmp_path: Path) -> None:
+    """Workers share the file, and the first that ends removes it."""
+    index = IdIndex.build(str(tmp_path / "ids"), "numbers", [[pa.chunked_array([[3, 1]])]], 2**20).opened()
+    (tmp_path / "ids").unlink()
+    assert index.contains(pa.chunked_array([[1, 2, 3]])).tolist() == [True, False, True]
 
 
 def test_an_empty_directory_removes_nothing_and_says_so(tmp_path: Path) -> None:

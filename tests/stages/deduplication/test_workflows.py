@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis.backends.local import LocalExecutor
-from tamis.errors import DataError, PlanError
+from tamis.errors import ColumnError, DataError, PlanError
 from tamis.pipeline import Pipeline
 from tamis.pipeline.workflow import WorkflowRunResult
 from tamis.stages.deduplication.exact.workflow import ExactDeduplicationWorkflow
@@ -261,7 +262,7 @@ def test_memory_does_not_change_the_groups(tmp_path: Path, monkeypatch: pytest.M
     real = keyed_ids.KeyCells.splits
 
     def few(self: Any, scratch: str) -> Iterator[FileGroup]:
-        self.memory_bytes = at_once * keyed_ids._WORKING * (keyed_ids.os.cpu_count() or 1)
+        self.memory_bytes = at_once * keyed_ids._WORKING * (os.cpu_count() or 1)
         return real(self, scratch)
 
     monkeypatch.setattr(keyed_ids.KeyCells, "splits", few)
@@ -354,6 +355,18 @@ def test_files_may_be_given_as_tasks(tmp_path: Path) -> None:
 def test_wrong_arguments(make: Any, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         make()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_column_that_is_not_there_is_refused(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / "in", similar_texts(4), 1, kind)
+    workflows = (
+        ExactDeduplicationWorkflow(tmp_path / "o", tmp_path / "in", kind, text_field="txt"),
+        FuzzyDeduplicationWorkflow(tmp_path / "c", tmp_path / "o", tmp_path / "in", kind, text_field="txt"),
+    )
+    for workflow in workflows:
+        with pytest.raises(ColumnError, match="Did you mean 'text'"):
+            workflow.run(progress="off")
 
 
 def test_short_ngrams_are_warned_of() -> None:

@@ -47,6 +47,7 @@ NEED_MORE = {
     "FastTextQualityFilter",
     "HistogramFilter",
     "LanguageFilter",
+    "PerplexityFilter",
     "ScriptFilter",
     "TokenCountFilter",
 }

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import DataError, RecipeError, TamisError
+from tamis.errors import DataError, PlanError, RecipeError, TamisError
 from tamis.pipeline.catalogue import find, is_builtin
 from tamis.pipeline.recipe_build import build_stage
 from tamis.pipeline.recipe_nodes import Node, parse_yaml
@@ -84,7 +84,7 @@ def embed_text(stage: Stage, text: str) -> NDArray[np.float32]:
     """
     text_field, embedding_field = (getattr(stage, name, None) for name in ("text_field", "embedding_field"))
     if not isinstance(text_field, str) or not isinstance(embedding_field, str):
-        raise TypeError(f"{stage!r} is not a stage that makes embeddings of texts: it needs an embedding_field")
+        raise PlanError(f"{stage!r} is not a stage that makes embeddings of texts: it has no embedding_field")
     batches: list[Any] = [DocumentBatch({text_field: [text]})]
     for part in _parts(stage):
         part.setup_on_node()

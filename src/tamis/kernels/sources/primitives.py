@@ -23,7 +23,6 @@ from tamis.kernels.signatures import PADDING
 __all__ = [
     "BYTES",
     "FLOATS",
-    "FLOATS_32",
     "HALVES",
     "INTS",
     "PADDING",
@@ -62,7 +61,7 @@ HALVES = types.CPointer(types.uint32)
 INTS = types.CPointer(types.int64)
 SHORT_INTS = types.CPointer(types.int32)
 FLOATS = types.CPointer(types.float64)
-FLOATS_32 = types.CPointer(types.float32)
+SHORT_FLOATS = types.CPointer(types.float32)
 
 # No wrapper that Python could call, and so nothing in the compiled code that needs Python; divisions as in NumPy.
 _OPTIONS = {
@@ -83,7 +82,7 @@ _POINTERS = {
     "uint32": HALVES,
     "uint64": WORDS,
     "int64": INTS,
-    "float32": FLOATS_32,
+    "float32": SHORT_FLOATS,
     "float64": FLOATS,
 }
 
@@ -308,13 +307,24 @@ def as_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
+def as_short_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """The memory from a byte on, as signed integers of 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(arguments[0], [arguments[1]])
+        return builder.bitcast(place, ir.IntType(32).as_pointer())
+
+    return SHORT_INTS(BYTES, types.int64), generate
+
+
+@intrinsic
 def floats_from(typing_context: Any, pointer: Any, index: Any) -> Any:
     """The floats of 32 bits from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.gep(arguments[0], [arguments[1]])
 
-    return FLOATS_32(FLOATS_32, types.int64), generate
+    return SHORT_FLOATS(SHORT_FLOATS, types.int64), generate
 
 
 def row_adder(width: int) -> Callable[..., Any]:
@@ -340,20 +350,9 @@ def row_adder(width: int) -> Callable[..., Any]:
             return context.get_dummy_value()
 
         number = types.int64
-        return types.void(FLOATS_32, INTS, number, number, number, FLOATS_32, number), generate
+        return types.void(SHORT_FLOATS, INTS, number, number, number, SHORT_FLOATS, number), generate
 
     return add
-
-
-@intrinsic
-def as_short_ints(typing_context: Any, pointer: Any, index: Any) -> Any:
-    """The memory from a byte on, as signed integers of 32 bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.gep(arguments[0], [arguments[1]])
-        return builder.bitcast(place, ir.IntType(32).as_pointer())
-
-    return SHORT_INTS(BYTES, types.int64), generate
 
 
 @intrinsic

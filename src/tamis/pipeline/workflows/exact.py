@@ -12,7 +12,7 @@ from tamis.pipeline.workflow import WorkflowBase, WorkflowRunResult
 from tamis.pipeline.workflows.removal import TextDuplicatesRemovalWorkflow
 from tamis.pipeline.workflows.steps import Paths, Steps, WorkflowInput, check_run_arguments
 from tamis.stages.deduplication.exact.identification import EXACT_IDS, ExactDuplicateIdentification
-from tamis.stages.deduplication.exact.repeats import HASH_MEMORY
+from tamis.stages.deduplication.memory import DEFAULT_MEMORY
 from tamis.stages.io.paths import absolute, join, path_text
 from tamis.tasks import Task
 
@@ -79,7 +79,7 @@ class ExactDeduplicationWorkflow(WorkflowBase):
     use_async_memory: bool = True
     normalize_text: bool = False
     keep: str = "first"
-    memory_budget: int | str = HASH_MEMORY
+    memory_budget: int | str = DEFAULT_MEMORY
 
     def __post_init__(self) -> None:
         self.output_path = path_text(self.output_path)
@@ -109,6 +109,7 @@ class ExactDeduplicationWorkflow(WorkflowBase):
             self.input_file_extensions,
             self.read_kwargs,
         ).given(initial_tasks)
+        files.check_columns(self.text_field, *([] if self.assign_id else [str(self.id_field)]))
         steps = Steps("exact deduplication", str(self.output_path), executor, settings)
         steps.result.add_pipeline_tasks("input_filegroups", files.partitioning().splits(""))
         steps.took("input_filegroups_time")

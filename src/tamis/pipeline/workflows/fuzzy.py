@@ -140,6 +140,7 @@ class FuzzyDeduplicationWorkflow(WorkflowBase):
             self.input_file_extensions,
             self.read_kwargs,
         ).given(initial_tasks)
+        files.check_columns(self.text_field)
         steps = Steps("fuzzy deduplication", str(self.cache_path), executor, settings)
         steps.run("minhash", [files.partitioning(), self._minhash()])
         steps.run("lsh", [self._written("MinHashStage"), self._lsh()])

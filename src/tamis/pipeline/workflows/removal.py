@@ -46,7 +46,8 @@ class TextDuplicatesRemovalWorkflow(WorkflowBase):
         input_file_extensions: Endings to look for in directories.
         input_task_limit: The largest number of tasks.
         input_kwargs: Further arguments of the reader, such as ``storage_options``.
-        duplicate_id_field: The column of the files of ids. If they have no ``"id"``: ``id_field``, or the only one.
+        duplicate_id_field: The column of the files of ids. By default ``id_field``, if they have it; else ``"id"``,
+            or the only one.
         duplicate_id_read_kwargs: ``storage_options`` for the files of ids; nothing else in it is used.
         id_generator_path: The JSON file that says which ids the files have. Without it, ``id_field`` is read.
         id_generator_storage_options: For its fsspec file system.

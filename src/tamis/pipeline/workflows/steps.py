@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tamis.errors import PlanError
+from tamis.errors import ColumnError, PlanError, did_you_mean
 from tamis.pipeline.pipeline import Pipeline
 from tamis.pipeline.workflow import WorkflowRunResult
 from tamis.runs.result import RunResult
@@ -56,6 +56,16 @@ class WorkflowInput:
             return self
         paths = [str(path) for task in initial_tasks for path in task.data]
         return WorkflowInput(self.owner, paths, self.file_type, self.blocksize, self.extensions, self.read_kwargs)
+
+    def check_columns(self, *names: str) -> None:
+        """Raise ``ColumnError`` if the first file has no column of a name: a reader would take it for empty."""
+        reader = reader_for(self.owner, self.file_type)
+        paths = path_list(self.owner, "input_path", self.paths)
+        columns = reader(paths, read_kwargs=self.read_kwargs, file_extensions=self.extensions).columns()
+        for name in names:
+            if columns and name not in columns:
+                known, near = ", ".join(columns), did_you_mean(name, columns)
+                raise ColumnError(f"{self.owner}: there is no column {name!r}, only {known}.{near}")
 
     def partitioning(self) -> FilePartitioningStage:
         """The stage that lists the files. A list of paths is sorted, so that its order does not matter."""

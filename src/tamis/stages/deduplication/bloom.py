@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import PlanError
 from tamis.kernels.bloom import BloomFilter
-from tamis.kernels.hashing import hash_text_64, normalize_text
+from tamis.kernels.hashing import hash_text_64
 from tamis.sizes import size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.column_values import read_column
+from tamis.stages.deduplication.exact.repeats import compared
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked, document_numbers, write_marks
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, read_cells, read_indexes
@@ -123,8 +124,9 @@ class HashTexts(ScratchStage[TableTask, FileGroup]):
     def process(self, task: TableTask) -> Iterator[Publish]:
         yield spill(task, join(self._directory, "rows"))
         column = read_column(task.columns([self.text_field]), self.text_field, self.name)
+        column = compared(column, self.text_field, self.normalize_text)
         present = np.flatnonzero(numpy_array(pc.is_valid(column)))
-        hashes = hash_text_64(normalize_text(column) if self.normalize_text and len(present) else column)[present]
+        hashes = hash_text_64(column)[present]
         rows = Rows(pa.table({"hash": arrow_array(hashes), "row": arrow_array(present.astype(np.uint32))}))
         final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
         yield write_by(final, rows, (hashes % np.uint64(self.partitions)).astype(np.int64))

@@ -8,6 +8,7 @@ budget.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -98,12 +99,17 @@ class IdIndex:
             os.replace(temporary, path)
         return cls(path, kind)
 
-    @property
+    @functools.cached_property
     def _keys(self) -> NDArray[np.uint64]:
         width = 1 if self.kind == "numbers" else 2
         if not os.path.getsize(self.path):
             return np.zeros((0, width), np.uint64)
         return np.memmap(self.path, np.uint64, mode="r").reshape(-1, width)
+
+    def opened(self) -> IdIndex:
+        """The same index, with the file mapped: it can be used after another worker removed the file."""
+        len(self)
+        return self
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -8,8 +8,7 @@ is the same for any number of workers.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -23,12 +22,13 @@ from tamis.errors import PlanError
 from tamis.kernels.line_pieces import Unit, cut, lengths, piece_hashes, with_text, without
 from tamis.kernels.pieces import Pieces, sum_of_pieces
 from tamis.kernels.utf8 import Utf8
-from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.column_values import read_column, text_values
+from tamis.stages.column_values import read_column, text_values, texts_like
 from tamis.stages.deduplication.marks import KeptRows
+from tamis.stages.deduplication.memory import memory_bytes
+from tamis.stages.deduplication.splitting import part_count, split, temporary_folder
 from tamis.stages.emit import Drop, Publish
-from tamis.stages.exchange.files import Rows, file_codes, merge_indexes, read_cells, read_indexes
+from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import load_task
@@ -94,7 +94,7 @@ class LineDeduplication(CompositeStage[TableTask, TableTask]):
         counts_field: A column for the number of lines removed from each document, if it is wanted.
         partitions: How many parts the hashes are divided into; as many can be worked on at the same time.
         memory_budget: Memory for counting on one machine, in bytes or as ``"8GB"``. A partition that does not fit is
-            read several times, for other lines each time.
+            split into parts on disk.
 
     >>> from tamis.testing import run_stage
     >>> rows = [{"text": "Home\\nCats purr."}, {"text": "Home\\nDogs bark.\\nHome"}, {"text": "Home"}]
@@ -126,7 +126,7 @@ class LineDeduplication(CompositeStage[TableTask, TableTask]):
                 raise PlanError(f"{parameter}={getattr(self, parameter)}: must be at least 1")
         if self.partitions > 2**15:
             raise PlanError(f"partitions={self.partitions}: must be at most {2**15}")
-        byte_size(self.memory_budget)
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
@@ -136,7 +136,7 @@ class LineDeduplication(CompositeStage[TableTask, TableTask]):
         rule = LineRule(self.unit, self.max_occurrences, self.keep, self.min_length, self.normalize_text)
         stages: dict[str, ProcessingStage[Any, Any]] = {
             "hash": HashLines(folder, rule, self.text_field, self.partitions),
-            "partitions": LinePartitions(folder, byte_size(self.memory_budget)),
+            "partitions": LinePartitions(folder, memory_bytes(self.name, self.memory_budget)),
             "count": CountLines(folder, rule, self.partitions),
             "rows": KeptRows(folder),
         }
@@ -178,7 +178,7 @@ class HashLines(ScratchStage[TableTask, FileGroup]):
 
 @dataclass
 class LinePartitions(ScratchSource[FileGroup]):
-    """One task for each partition of the lines, or several for a partition that does not fit into memory.
+    """One task for each partition of the lines.
 
     Args:
         folder: The folder of the deduplication.
@@ -190,13 +190,10 @@ class LinePartitions(ScratchSource[FileGroup]):
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = [(path, size) for path, size, _ in spilled_files(join(directory, "lines"))]
-        at_once = max(1, self.memory_bytes // _SORTING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(read_indexes(files), join(directory, "lines.index")).items():
-            passes = max(1, -(-parts.nbytes // at_once))
-            for part in range(passes):
-                path = f"partition-{number}" if passes == 1 else f"partition-{number}.{part}"
-                config = {"parts": parts, "pass": (part, passes)}
-                yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // passes),), reader_config=config)
+            path = f"partition-{number}"
+            config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _SORTING)}
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
 @dataclass
@@ -213,7 +210,31 @@ class CountLines(ScratchStage[FileGroup, FileGroup]):
     partitions: int
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        hashes, counts, files = self._read(task)
+        parts: Parts = task.reader_config["parts"]
+        count = task.reader_config["part_count"]
+        pieces = self._pieces(parts.read())
+        if count == 1:
+            yield from self._count(pieces, (*task.order, 0))
+            return
+        with temporary_folder(self._directory, "lines") as folder:
+            some = split(pieces, self._further_bits, count, folder, parts.nbytes // count)
+            for number, cells in enumerate(some):
+                yield from self._count(read_cells(cells), (*task.order, number))
+
+    def _pieces(self, cells: pa.Table) -> Iterator[Rows]:
+        """The lines of the partition file by file, each with the number of its file."""
+        for file, rows in zip(file_codes(cells), read_cells(cells), strict=True):
+            yield Rows(rows.table.append_column("file", arrow_array(np.full(rows.table.num_rows, file, np.int32))))
+
+    def _further_bits(self, table: pa.Table) -> Hashes:
+        further: Hashes = numpy_array(table.column("hash")) // np.uint64(self.partitions)
+        return further
+
+    def _count(self, pieces: Iterable[Rows], place: tuple[int, ...]) -> Iterator[Publish]:
+        """Write what is found among all lines of a partition, or of a part of it."""
+        table = Rows.concat(list(pieces)).table
+        hashes, counts, files = (numpy_array(table.column(name)) for name in ("hash", "count", "file"))
+        counts = counts.astype(np.int64)
         # A stable sort keeps equal lines in the order of the input.
         order = np.argsort(hashes, kind="stable")
         hashes, counts, files = hashes[order], counts[order], files[order]
@@ -233,22 +254,8 @@ class CountLines(ScratchStage[FileGroup, FileGroup]):
             return
         may_stay = np.minimum(allowed[too_many], _MOST_COUNTED).astype(np.uint32)
         found = pa.table({"hash": arrow_array(hashes[too_many]), "allowed": arrow_array(may_stay)})
-        final = join(self._directory, "marks", format_order(task.order) + SUFFIX)
-        yield write_by(final, Rows(found), files[too_many])
-
-    def _read(self, task: FileGroup) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
-        """The hashes of the partition, or of a part of it, how often each occurs in a file, and the file."""
-        part, passes = task.reader_config["pass"]
-        cells = task.reader_config["parts"].read()
-        found = []
-        for file, rows in zip(file_codes(cells), read_cells(cells), strict=True):
-            hashes, counts = (numpy_array(rows.table.column(name)) for name in ("hash", "count"))
-            if passes > 1:
-                own = (hashes // np.uint64(self.partitions)) % np.uint64(passes) == np.uint64(part)
-                hashes, counts = hashes[own], counts[own]
-            found.append((hashes, counts.astype(np.int64), np.full(len(hashes), file, np.int64)))
-        hashes, counts, files = (np.concatenate(column) for column in zip(*found, strict=True))
-        return hashes, counts, files
+        final = join(self._directory, "marks", format_order(place) + SUFFIX)
+        yield write_by(final, Rows(found), files[too_many].astype(np.int64))
 
 
 @dataclass
@@ -295,7 +302,7 @@ class RemoveLines(ScratchStage[FileGroup, TableTask]):
         if len(kept) < len(is_empty):
             yield Drop(batch, np.flatnonzero(is_empty), f"no {self.rule.unit} left after deduplication")
         place = batch.data.column_names.index(self.text_field)
-        table = batch.data.set_column(place, self.text_field, _like(before, texts))
+        table = batch.data.set_column(place, self.text_field, texts_like(before, texts))
         yield self._counted(batch.with_same_rows(table), removed).select(kept)
 
     def _cleaned(
@@ -348,13 +355,3 @@ def _too_many(hashes: Hashes, known: Hashes, allowed: NDArray[np.uint32]) -> NDA
     is_removed = np.zeros(len(hashes), np.bool_)
     is_removed[repeated[order]] = rank >= allowed[sorted_places]
     return is_removed
-
-
-def _like(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts in the type of the column that they come from, with its nulls."""
-    if before.null_count:
-        is_valid = before.is_valid().combine_chunks()
-        after = pa.chunked_array([pc.if_else(is_valid, after.combine_chunks(), pa.scalar(None, after.type))])
-    if pa.types.is_dictionary(before.type):
-        return after.cast(before.type.value_type).dictionary_encode().cast(before.type)
-    return after.cast(before.type)

@@ -45,7 +45,7 @@ class RemoveByIds(CompositeStage[TableTask, TableTask]):
         ids_path: A Parquet file, a directory of them, a pattern or any fsspec address; or a list of those. An empty
             directory removes nothing.
         id_field: The column of the rows that holds their ids.
-        duplicate_id_field: The column of the files; when not given ``"id"``, ``id_field`` or the only column.
+        duplicate_id_field: The column of the files; when not given ``id_field``, ``"id"`` or the only column.
         drop_id_field: Whether the rows that stay lose the column ``id_field``.
         reason: What the drop ledger says of the rows.
         memory_budget: How much memory of a machine sorting the ids may take, as a number of bytes or as ``"8GB"``.
@@ -106,7 +106,7 @@ class RemoveByIds(CompositeStage[TableTask, TableTask]):
         names, shown = schema.names, redacted(file.path)
         wanted = self.duplicate_id_field
         if wanted is None:
-            wanted = next((name for name in ("id", self.id_field) if name in names), None)
+            wanted = next((name for name in (self.id_field, "id") if name in names), None)
             wanted = names[0] if wanted is None and len(names) == 1 else wanted
         if wanted is None or wanted not in names:
             raise ColumnError(
@@ -170,11 +170,15 @@ class RemoveListedIds(ProcessingStage[TableTask, TableTask]):
         self._own_folder = not (scratch and is_local(scratch))
         folder = _own_folder() if self._own_folder else scratch
         path = os.path.join(folder, f"ids-{digest(self.column, *self.files)}")
+        sources = [_ListedIds(file, self.column, self.kind, self.storage_options) for file in self.files]
+        index: IdIndex | None = None
         with _BUILDING:  # the workers of one process build it once
-            if not os.path.exists(path):
-                sources = [_ListedIds(file, self.column, self.kind, self.storage_options) for file in self.files]
-                IdIndex.build(path, self.kind, sources, self.budget)
-        self._index = IdIndex(path, self.kind)  # type: ignore[misc]  # of this worker
+            while index is None:
+                if not os.path.exists(path):
+                    IdIndex.build(path, self.kind, sources, self.budget)
+                with contextlib.suppress(FileNotFoundError):  # a worker of another process has just removed it
+                    index = IdIndex(path, self.kind).opened()
+        self._index = index  # type: ignore[misc]  # of this worker
 
     def teardown(self) -> None:
         if self._index is not None and self._own_folder:

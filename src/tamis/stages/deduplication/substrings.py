@@ -34,13 +34,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tamis.arrays import arrow_array, one_array
+from tamis.arrays import arrow_array
 from tamis.kernels.spans import Ints, remove_spans
 from tamis.kernels.utf8 import Utf8
 from tamis.sizes import byte_size, size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.column_values import texts_like
 from tamis.stages.deduplication.span_files import HashPartitions, Runs, found_for_tasks
 from tamis.stages.deduplication.span_matching import (
     CompareAnchors,
@@ -168,7 +168,9 @@ class RemoveSpans(ScratchStage[FileGroup, TableTask]):
             begins, ends = text.to_bytes(*_spans(text, Runs.read(parts), self.rule.length))
             data, offsets = remove_spans(text.texts.data, text.texts.offsets, begins, ends)
             removed = np.diff(text.texts.offsets) - np.diff(offsets)
-            changed = batch.with_columns({self.rule.text_field: _as_column(Utf8(data, offsets), column)})
+            changed = batch.with_columns(
+                {self.rule.text_field: texts_like(column, pa.chunked_array([Utf8(data, offsets).to_arrow()]))}
+            )
             self.log_metric("bytes_removed", int(removed.sum()))
             self.log_metric("spans_removed", len(begins))
             self.log_metric("documents_changed", int(np.count_nonzero(removed)))
@@ -189,11 +191,3 @@ def _spans(text: SpanText, runs: Runs, length: int) -> tuple[Ints, Ints]:
     is_new = np.append(True, (begins[1:] > ends[:-1]) | (row[1:] != row[:-1]))
     is_last = np.append(is_new[1:], True)
     return begins[is_new], ends[is_last]
-
-
-def _as_column(texts: Utf8, like: pa.ChunkedArray) -> pa.Array:
-    """Texts as an array of the type of a column, with nulls where it has them."""
-    made = texts.to_arrow()
-    if like.null_count:
-        made = pc.if_else(one_array(pc.is_valid(like)), made, pa.nulls(len(made), made.type))
-    return made.cast(like.type.value_type if pa.types.is_dictionary(like.type) else like.type)

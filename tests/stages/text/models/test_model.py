@@ -173,3 +173,10 @@ def test_code_of_a_model_does_not_run(folder: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be loaded"):
         stage.process(DocumentBatch({"text": ["a"]}))
     assert not (tmp_path / "ran").exists()
+
+
+def test_tokens_of_users_are_written_nowhere() -> None:
+    stage = Spread(Model("organisation/name", token="secret"))
+    assert stage.parameters()["model"] == Model("organisation/name")
+    assert "secret" not in Pipeline("p", stages=[stage]).describe() + repr(stage.unfold())
+    assert stage.tokenizer().hf_token == "secret"

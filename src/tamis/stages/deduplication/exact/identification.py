@@ -14,10 +14,11 @@ from tamis.arrays import arrow_array
 from tamis.errors import DataError, PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.document_ids import AssignIds, NumberFiles
-from tamis.stages.deduplication.exact.repeats import HASH_MEMORY, HashPartitions, find_repeats, hash_budget, hashes_of
+from tamis.stages.deduplication.exact.repeats import HashPartitions, find_repeats, hashes_of
 from tamis.stages.deduplication.file_reading import reader_for, reading_stage
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
 from tamis.stages.deduplication.keep import Keep
+from tamis.stages.deduplication.memory import DEFAULT_MEMORY, memory_bytes
 from tamis.stages.deduplication.part_files import write_parts
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.map_side import write_by
@@ -73,7 +74,7 @@ class ExactDuplicateIdentification(CompositeStage[FileGroup, FileGroup]):
     enable_statistics: bool = False
     use_async_memory: bool = True
     keep: str = "first"
-    memory_budget: int | str = HASH_MEMORY
+    memory_budget: int | str = DEFAULT_MEMORY
     ids_path: str = ""
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     name: str = "ExactDuplicateIdentification"
@@ -85,7 +86,7 @@ class ExactDuplicateIdentification(CompositeStage[FileGroup, FileGroup]):
         if self.total_nparts is not None and self.total_nparts < 1:
             raise PlanError(f"{owner}(total_nparts={self.total_nparts}): must be at least 1")
         self.keep = str(Keep.parse(self.keep))
-        hash_budget(owner, self.memory_budget)
+        memory_bytes(owner, self.memory_budget)
         reader_for(owner, self.input_filetype)
 
     @property
@@ -95,7 +96,7 @@ class ExactDuplicateIdentification(CompositeStage[FileGroup, FileGroup]):
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         owner, folder = type(self).__name__, folder_for(self.name)
-        budget = hash_budget(owner, self.memory_budget)
+        budget = memory_bytes(owner, self.memory_budget)
         columns = [self.text_field, *Keep.parse(self.keep).columns, *([] if self.assign_id else [self.id_column])]
         reader = reading_stage(owner, self.input_filetype, list(dict.fromkeys(columns)), self.read_kwargs)
         stages: list[ProcessingStage[Any, Any]] = []
@@ -154,7 +155,7 @@ class FindDuplicateIds(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({self.id_field})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        for found in find_repeats(task.reader_config):
+        for found in find_repeats(task.reader_config, self._directory):
             ids = found.rows.column("id")
             self._check_different(ids, found.stays.column("id").take(arrow_array(found.of)))
             table = pa.table({self.id_field: ids.take(pc.sort_indices(ids))})

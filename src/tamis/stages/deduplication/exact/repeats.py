@@ -1,15 +1,15 @@
 """Find rows with equal hashes, in a memory budget.
 
-The hashes of all rows are on disk by partition. A partition that is larger than the budget allows is read in shares,
-each of which has all rows of some hashes. A share is read twice if it has more rows than fit: once to find the row of
+The hashes of all rows are on disk by partition. A partition that is larger than the budget allows is split into parts,
+each of which has all rows of some hashes. A part is read twice if it has more rows than fit: once to find the row of
 each hash that stays, once to find the others. So a text that occurs a billion times takes no more memory than others.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,35 +19,37 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
-from tamis.errors import PlanError
+from tamis.errors import ColumnError
 from tamis.kernels.hashing import hash_text_128, normalize_text
-from tamis.sizes import byte_size, size_text
+from tamis.stages.column_values import holds_text
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import by_name
+from tamis.stages.deduplication.splitting import part_count, split, temporary_folder
 from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, put_together, read_cells, read_indexes
 from tamis.stages.io.paths import join
 from tamis.stages.spill import ScratchSource, spilled_files
 from tamis.tasks import FileGroup, FileSlice, TableTask
 
-__all__ = ["HASH_MEMORY", "HashPartitions", "Repeats", "find_repeats", "hash_budget", "hashes_of"]
-
-HASH_MEMORY: Final = "2GiB"
-"""How much memory a machine may take to find duplicates, unless another budget is given."""
-
-_LEAST_BUDGET: Final = 64 * 2**20
+__all__ = ["HashPartitions", "Repeats", "compared", "find_repeats", "hashes_of"]
 
 _WORKING: Final = 4
 """How many bytes sorting takes for each byte of hashes and names, the bytes themselves included."""
 
 
-def hash_budget(owner: str, memory_budget: int | str) -> int:
-    """A memory budget in bytes; an error if it is too small for anything."""
-    size = byte_size(memory_budget)
-    if size < _LEAST_BUDGET:
-        raise PlanError(
-            f"{owner}(memory_budget={memory_budget!r}): sorting hashes needs at least {size_text(_LEAST_BUDGET)}"
-        )
-    return size
+def compared(column: pa.ChunkedArray, text_field: str, normalize: bool) -> pa.ChunkedArray:
+    """What is compared of a column: its values, or its texts in another form.
+
+    Args:
+        column: The column: texts, bytes or numbers.
+        text_field: Its name, for messages.
+        normalize: Whether case and white space do not count; then it must hold texts.
+    """
+    if pa.types.is_null(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_nested(column.type) or (normalize and not holds_text(column.type)):
+        able = "normalize_text=True compares texts" if normalize else "compares texts, bytes or numbers"
+        raise ColumnError(f"{able}, but the column {text_field!r} holds {column.type}")
+    return normalize_text(column) if normalize else column
 
 
 def hashes_of(
@@ -65,13 +67,11 @@ def hashes_of(
     Returns:
         The rows, and the lower half of their hashes.
     """
-    column = task[text_field]
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
+    column = compared(task[text_field], text_field, normalize)
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         column = column.cast(pa.large_string(), safe=False)  # only hashed: the bytes of images and the like
     present = np.flatnonzero(numpy_array(pc.is_valid(column)))
-    hashes = hash_text_128(normalize_text(column) if normalize else column)[present]
+    hashes = hash_text_128(column)[present]
     columns = {
         "low": arrow_array(hashes[:, 0].copy()),
         "high": arrow_array(hashes[:, 1].copy()),
@@ -90,7 +90,7 @@ def hashes_of(
 
 @dataclass
 class HashPartitions(ScratchSource[FileGroup]):
-    """One task per partition of the hashes, or several where the hashes of one do not fit into memory.
+    """One task per partition of the hashes.
 
     Args:
         folder: The folder of the deduplication.
@@ -103,13 +103,10 @@ class HashPartitions(ScratchSource[FileGroup]):
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "hashes"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
-        at_once = max(1, self.memory_bytes // _WORKING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(indexes, join(directory, "hashes.index")).items():
-            shares = -(-parts.nbytes // at_once)
-            for share in range(shares):
-                path = f"partition-{number}" if shares == 1 else f"partition-{number}-{share}"
-                config = {"parts": parts, "share": (share, shares), "at_once": at_once}
-                yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // shares),), reader_config=config)
+            path = f"partition-{number}"
+            config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _WORKING)}
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
 @dataclass(frozen=True)
@@ -127,18 +124,31 @@ class Repeats:
     of: NDArray[np.int64]
 
 
-def find_repeats(config: dict[str, Any]) -> Iterator[Repeats]:
-    """The duplicates of one task of :class:`HashPartitions`: all at once where they fit, else file by file.
+def find_repeats(config: dict[str, Any], directory: str) -> Iterator[Repeats]:
+    """The duplicates of one task of :class:`HashPartitions`.
 
     Args:
         config: The task's ``reader_config``.
+        directory: The folder of the deduplication in the scratch location.
     """
     parts: Parts = config["parts"]
-    share, shares = config["share"]
+    count: int = config["part_count"]
+    at_once = 2 * parts.nbytes // count  # twice: parts are not all of the same size
     cells = parts.read()
+    if count == 1:
+        yield from _found(functools.partial(_pieces, cells), at_once)
+        return
+    with temporary_folder(directory, "hashes") as folder:
+        pieces = (Rows(table) for table in _pieces(cells))
+        for some in split(pieces, lambda table: _hashes(table)[1], count, folder, parts.nbytes // count):
+            yield from _found(functools.partial(_tables, some), at_once)
+
+
+def _found(pieces: Callable[[], Iterator[pa.Table]], at_once: int) -> Iterator[Repeats]:
+    """The duplicates among some rows: all at once where they fit, else piece by piece."""
     held: list[pa.Table] = []
-    held_bytes, limit, fits = 0, 2 * config["at_once"], True  # twice: shares are not all of the same size
-    for piece in _pieces(cells, share, shares):
+    held_bytes, limit, fits = 0, at_once, True
+    for piece in pieces():
         held.append(piece)
         held_bytes += piece.nbytes
         if held_bytes > limit:
@@ -149,22 +159,21 @@ def find_repeats(config: dict[str, Any]) -> Iterator[Repeats]:
         return
     whole = put_together(held)
     stays = _best(whole)
-    for rows in [whole] if fits else _pieces(cells, share, shares):
+    for rows in [whole] if fits else pieces():
         found = _repeated(rows, stays)
         if len(found.of):
             yield found
 
 
-def _pieces(cells: pa.Table, share: int, shares: int) -> Iterator[pa.Table]:
-    """The rows of a share, one file after the other."""
+def _pieces(cells: pa.Table) -> Iterator[pa.Table]:
+    """The rows of a partition, one file after the other, each with the number of its file."""
     codes = [int(code) for code, _ in itertools.groupby(file_codes(cells).tolist())]
-    for code, rows in zip(codes, read_cells(cells), strict=True):
-        table = rows.table
-        if shares > 1:
-            mine = numpy_array(table.column("high")) % np.uint64(shares) == np.uint64(share)
-            table = table.filter(arrow_array(mine))
-        if table.num_rows:
-            yield table.append_column("file", arrow_array(np.full(table.num_rows, code, np.int32)))
+    for code, table in zip(codes, _tables(cells), strict=True):
+        yield table.append_column("file", arrow_array(np.full(table.num_rows, code, np.int32)))
+
+
+def _tables(cells: pa.Table) -> Iterator[pa.Table]:
+    return (rows.table for rows in read_cells(cells))
 
 
 def _best(table: pa.Table) -> pa.Table:

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from tamis.arrays import numpy_array
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.deduplication.exact.repeats import HASH_MEMORY, HashPartitions, find_repeats, hash_budget, hashes_of
+from tamis.stages.deduplication.exact.repeats import HashPartitions, find_repeats, hashes_of
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked, document_numbers, name_texts, write_marks
+from tamis.stages.deduplication.memory import DEFAULT_MEMORY, memory_bytes
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
@@ -56,18 +57,18 @@ class ExactDeduplication(CompositeStage[TableTask, TableTask]):
     normalize_text: bool = False
     partitions: int = 16
     keep: str = "first"
-    memory_budget: int | str = HASH_MEMORY
+    memory_budget: int | str = DEFAULT_MEMORY
     name: str = "ExactDeduplication"
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
             raise ValueError(f"partitions={self.partitions}: must be at least 1")
         self.keep = str(Keep.parse(self.keep))
-        hash_budget(type(self).__name__, self.memory_budget)
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder = folder_for(self.name)
-        budget = hash_budget(type(self).__name__, self.memory_budget)
+        budget = memory_bytes(type(self).__name__, self.memory_budget)
         hashing = HashRows(folder, self.partitions, self.text_field, self.normalize_text, Keep.parse(self.keep))
         return [
             hashing.with_(name=f"{self.name} (hash)"),
@@ -104,7 +105,7 @@ class FindDuplicates(ScratchStage[FileGroup, FileGroup]):
     """Find the repeated hashes of one partition; write for each file which of its rows are duplicates, and of what."""
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
-        for number, found in enumerate(find_repeats(task.reader_config)):
+        for number, found in enumerate(find_repeats(task.reader_config, self._directory)):
             _, names = RowNames.taken_from(found.stays)
             originals = pa.nulls(len(found.of), pa.string()) if names is None else name_texts(names.take(found.of))
             file, row = (numpy_array(found.rows.column(name)) for name in ("file", "row"))

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from tamis.arrays import arrow_array
-from tamis.errors import PlanError
 from tamis.kernels.components import Components
-from tamis.sizes import byte_size, size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.file_barrier import all_files
 from tamis.stages.deduplication.fuzzy.columns import CURATOR_FUZZY_DUPLICATE_GROUP_FIELD
 from tamis.stages.deduplication.fuzzy.keyed_ids import integer_ids, parquet_pieces
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.deduplication.part_files import write_parts
-from tamis.stages.io.paths import is_local, join
+from tamis.stages.deduplication.splitting import temporary_folder
+from tamis.stages.io.paths import join
 from tamis.stages.spill import ScratchStage, folder_for
 from tamis.tasks import DocumentBatch, FileGroup
 
 __all__ = ["ConnectedComponentsStage"]
-
-_LEAST_MEMORY: Final = 64 * 2**20
 
 
 @dataclass
@@ -59,11 +55,7 @@ class ConnectedComponentsStage(CompositeStage[FileGroup, FileGroup]):
     name: str = "ConnectedComponentsStage"
 
     def __post_init__(self) -> None:
-        if byte_size(self.memory_budget) < _LEAST_MEMORY:
-            raise PlanError(
-                f"{type(self).__name__}(memory_budget={self.memory_budget!r}): at least {size_text(_LEAST_MEMORY)} are "
-                "needed"
-            )
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         ends = [
@@ -71,7 +63,7 @@ class ConnectedComponentsStage(CompositeStage[FileGroup, FileGroup]):
             self.destination_field or f"{CURATOR_DEDUP_ID_STR}_y",
         ]
         folder = folder_for(self.name)
-        joining = ConnectEdges(folder, ends, byte_size(self.memory_budget), self.read_kwargs)
+        joining = ConnectEdges(folder, ends, memory_bytes(self.name, self.memory_budget), self.read_kwargs)
         columns = [CURATOR_DEDUP_ID_STR, CURATOR_FUZZY_DUPLICATE_GROUP_FIELD]
         return [
             *all_files(self.name),
@@ -93,10 +85,8 @@ class ConnectEdges(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({CURATOR_DEDUP_ID_STR, CURATOR_FUZZY_DUPLICATE_GROUP_FIELD})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        local = self._directory if is_local(self._directory) else tempfile.gettempdir()
-        os.makedirs(local, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=local, prefix=".components-"))
+            folder = stack.enter_context(temporary_folder(self._directory, "components"))
             components = stack.enter_context(Components(self.memory_bytes, folder))
             for path in task.data:
                 for table in parquet_pieces(path, self.ends, self.read_kwargs):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
 from tamis.kernels.components import Components
-from tamis.kernels.hashing import hash_text_128
-from tamis.stages.deduplication.fuzzy.index import NEW_FILES, index_files
+from tamis.kernels.hashing import hash_text_64
+from tamis.stages.deduplication.fuzzy.index import NEW_FILES, numbered_files, run_of
 from tamis.stages.deduplication.fuzzy.sketches import estimated_similarity, sketch_bytes
-from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.marks import (
     Documents,
     by_name,
@@ -26,8 +26,9 @@ from tamis.stages.deduplication.marks import (
     row_of,
     write_marks,
 )
+from tamis.stages.deduplication.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.emit import Publish
-from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes
+from tamis.stages.exchange.files import Parts, Rows, merge_indexes, put_together, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join
 from tamis.stages.scratch import read_file
@@ -36,9 +37,6 @@ from tamis.tasks import FileGroup, FileSlice, RowNames
 from tamis.tasks.storage import format_order
 
 __all__ = ["ChooseKept", "EdgeFiles", "GroupPartitions", "JoinEdges", "MemberFiles", "SendMembers", "spread"]
-
-_WRITTEN_AT_ONCE = 2**22
-"""Documents in one file of members or of marks."""
 
 _CHOOSING = 4
 """Memory that it takes to choose the documents of a partition, as a multiple of the partition's own."""
@@ -108,7 +106,7 @@ class MemberFiles(ScratchSource[FileGroup]):
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "members"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
-        earlier = [path for path, _ in index_files(self.index, "documents")]
+        earlier = [join(self.index, "documents", name) for name, _ in numbered_files(self.index, directory)]
         own = [path for path, _, _ in spilled_files(join(directory, "documents"))]
         for number, parts in merge_indexes(indexes, join(directory, "members.index")).items():
             path = own[number - NEW_FILES] if number >= NEW_FILES else earlier[number]
@@ -152,17 +150,21 @@ class GroupPartitions(ScratchSource[FileGroup]):
     Args:
         folder: The folder of the deduplication.
         memory_bytes: Memory for all tasks that run at the same time on a machine.
+        index: The folder with the documents of earlier runs, if there are any.
     """
 
     memory_bytes: int
+    index: str = ""
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "groups"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
+        runs = tuple(run_of(name) for name, _ in numbered_files(self.index, directory))
         for number, parts in merge_indexes(indexes, join(directory, "groups.index")).items():
             path = f"groups-{number}"
-            config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _CHOOSING)}
+            count = part_count(parts.nbytes, self.memory_bytes, _CHOOSING)
+            config = {"parts": parts, "part_count": count, "runs": runs}
             yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
@@ -176,35 +178,39 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
     Args:
         folder: The folder of the deduplication.
         partitions: How many partitions of groups there are.
-        has_index: Whether there may be documents of an index among them.
+        within: Whether a document may be removed because of another one of the input.
     """
 
     partitions: int
-    has_index: bool = False
+    within: bool = True
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
         parts: Parts = task.reader_config["parts"]
         count = task.reader_config["part_count"]
+        runs = np.array(task.reader_config["runs"], np.int64)
+        at_once = 2 * parts.nbytes // count  # twice: parts are not all of the same size
         if count == 1:
-            yield from self._choose(parts.read(), (*task.order, 0))
+            yield from self._choose(parts.read(), runs, at_once, (*task.order, 0))
             return
         self.log_metric("parts", count)
         with temporary_folder(self._directory, "groups") as folder:
             some = split(read_cells(parts.read()), self._further_bits, count, folder, parts.nbytes // count)
             for number, cells in enumerate(some):
-                yield from self._choose(cells, (*task.order, number))
+                yield from self._choose(cells, runs, at_once, (*task.order, number))
 
     def _further_bits(self, table: pa.Table) -> NDArray[np.uint64]:
         return spread(numpy_array(table.column("group"))) // np.uint64(self.partitions)
 
-    def _choose(self, cells: pa.Table, order: tuple[int, ...]) -> Iterator[Publish]:
+    def _choose(
+        self, cells: pa.Table, runs: NDArray[np.int64], at_once: int, order: tuple[int, ...]
+    ) -> Iterator[Publish]:
         """Mark the documents of a partition, or of a part of it, that do not stay."""
-        repeated = self._names_of_input(cells) if self.has_index else None
-        tables: Callable[[], Iterable[pa.Table]] = functools.partial(self._read, cells, repeated)
-        if sum(numpy_array(cells.column("rows"))) <= _WRITTEN_AT_ONCE:
+        again = Again.of(_read(cells, at_once), runs) if len(runs) else None
+        tables: Callable[[], Iterable[pa.Table]] = functools.partial(_read, cells, at_once, again)
+        if sum(numpy_array(cells.column("nbytes"))) <= at_once:
             whole = list(tables())
             tables = lambda: whole  # noqa: E731 - small enough to be read once
-        kept = self._kept(tables())
+        kept = _kept(tables(), runs)
         groups, documents = (numpy_array(kept.column(name)) for name in ("group", "document"))
         sketches = sketch_bytes(kept.column("sketch"))
         names = RowNames.taken_from(kept)[1]
@@ -212,7 +218,10 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
         for number, table in enumerate(tables()):
             document = numpy_array(table.column("document"))
             place = np.searchsorted(groups, numpy_array(table.column("group")))
-            removed = np.flatnonzero((documents[place] != document) & (file_of(document) >= NEW_FILES))
+            is_removed = (documents[place] != document) & is_of_input(document)
+            if not self.within:
+                is_removed &= ~is_of_input(documents[place])
+            removed = np.flatnonzero(is_removed)
             if not len(removed):
                 continue
             original = place[removed]
@@ -221,58 +230,106 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
             yield write_marks(final, document[removed], texts.take(arrow_array(original)), similarity)
         self.log_metric("groups", len(groups))
 
-    def _kept(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """The documents that stay, sorted by group."""
-        best: pa.Table | None = None
-        for table in tables:
-            both = table if best is None else pa.concat_tables([best, table], promote_options="permissive")
-            columns = {name: numpy_array(both.column(name)) for name in ("group", "document")}
-            ranks = numpy_array(both.column("rank")) if "rank" in both.column_names else np.zeros(1, np.uint64)
-            is_new = file_of(columns["document"]) >= NEW_FILES
-            ranks = np.where(is_new, ranks, np.uint64(0))
-            order = np.lexsort((columns["document"], *by_name(both), ranks, is_new, columns["group"]))
-            firsts = np.ones(len(order), np.bool_)
-            in_order = columns["group"][order]
-            firsts[1:] = in_order[1:] != in_order[:-1]
-            best = both.take(arrow_array(order[firsts])).unify_dictionaries().combine_chunks()
-        assert best is not None
-        return best
 
-    def _names_of_input(self, cells: pa.Table) -> NDArray[np.uint64] | None:
-        """The hashed names of the documents of the input, sorted, if there are documents of an index beside them."""
-        hashes, has_index = [], False
-        for table in self._read(cells):
-            is_new = file_of(numpy_array(table.column("document"))) >= NEW_FILES
-            has_index |= not is_new.all()
-            hashes.append(_name_hashes(table.filter(arrow_array(is_new))))
-        return np.sort(np.concatenate(hashes)) if has_index else None
+def is_of_input(documents: Documents) -> NDArray[np.bool_]:
+    """Which documents are of the input, and not of an index."""
+    of_input: NDArray[np.bool_] = file_of(documents) >= NEW_FILES
+    return of_input
 
-    def _read(self, cells: pa.Table, repeated: NDArray[np.uint64] | None = None) -> Iterator[pa.Table]:
-        """The documents of some cells, some at a time; without those that are repeated."""
-        held: list[Rows] = []
-        for rows in read_cells(cells):
-            if repeated is not None:
-                rows = rows.with_table(rows.table.filter(arrow_array(~_is_repeated(rows.table, repeated))))
-            held.append(rows)
-            if sum(piece.table.num_rows for piece in held) >= _WRITTEN_AT_ONCE:
-                yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
-                held = []
-        if held:
+
+def _run_numbers(documents: Documents, runs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of the run that added each document to the index; for those of the input, that of none."""
+    return np.append(runs, NEW_FILES)[np.minimum(file_of(documents), len(runs))]
+
+
+def _kept(tables: Iterable[pa.Table], runs: NDArray[np.int64]) -> pa.Table:
+    """The documents that stay, sorted by group: of the index the earliest, of the input by rank; then by name."""
+    best: pa.Table | None = None
+    for table in tables:
+        both = table if best is None else put_together([best, table])
+        columns = {name: numpy_array(both.column(name)) for name in ("group", "document")}
+        # Documents of an index have ranks only if they were added with a rule for them.
+        ranks = _column_of(both, "rank", np.zeros(1, np.uint64))
+        ranks = np.broadcast_to(ranks, len(columns["group"]))
+        run = _run_numbers(columns["document"], runs)
+        order = np.lexsort((columns["document"], *by_name(both), ranks, run, columns["group"]))
+        firsts = np.ones(len(order), np.bool_)
+        in_order = columns["group"][order]
+        firsts[1:] = in_order[1:] != in_order[:-1]
+        best = both.take(arrow_array(order[firsts])).unify_dictionaries().combine_chunks()
+    assert best is not None
+    return best
+
+
+def _column_of(table: pa.Table, name: str, otherwise: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The numbers of a column, zero for nulls."""
+    return numpy_array(pc.fill_null(table.column(name), 0)) if name in table.column_names else otherwise
+
+
+def _read(cells: pa.Table, at_once: int, again: Again | None = None) -> Iterator[pa.Table]:
+    """The documents of some cells, about so many bytes at a time; without those of the index that do not count."""
+    held: list[Rows] = []
+    for rows in slices_of(read_cells(cells), at_once):
+        if again is not None:
+            rows = rows.with_table(rows.table.filter(arrow_array(again.counts(rows.table))))
+        held.append(rows)
+        if sum(piece.nbytes for piece in held) > at_once:
             yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
+            held = []
+    if held:
+        yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
 
 
-def _name_hashes(table: pa.Table) -> NDArray[np.uint64]:
+@dataclass(frozen=True)
+class Again:
+    """Groups with documents of the input that an earlier run added to the index: the same name, the same signature.
+
+    That is how it is when a run is repeated, or goes on after it was killed. Its documents then are compared with
+    those that were in the index before it, not with themselves and what came later, so the result stays the same.
+
+    Args:
+        runs: The numbers of the runs that added the files of the index.
+        groups: The groups, sorted.
+        since: The first run that added a document of the group that is in the input.
+    """
+
+    runs: NDArray[np.int64]
+    groups: Documents
+    since: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tables: Iterable[pa.Table], runs: NDArray[np.int64]) -> Again:
+        """What is known of the groups of some documents."""
+        columns = [(numpy_array(t.column("group")), _identities(t), numpy_array(t.column("document"))) for t in tables]
+        group, identity, document = (np.concatenate(column) for column in zip(*columns, strict=True))
+        run, is_new = _run_numbers(document, runs), is_of_input(document)
+        old = np.flatnonzero(~is_new)
+        old = old[np.lexsort((run[old], identity[old]))]  # of equal ones, the earliest first
+        new = np.flatnonzero(is_new)
+        if not len(old):
+            return cls(runs, group[:0], run[:0])
+        place = np.minimum(np.searchsorted(identity[old], identity[new]), len(old) - 1)
+        is_again = identity[old][place] == identity[new]
+        group, since = group[new][is_again], run[old][place][is_again]
+        order = np.lexsort((since, group))
+        groups, firsts = np.unique(group[order], return_index=True)
+        return cls(runs, groups, since[order][firsts])
+
+    def counts(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Which documents are of the input, or of the index from before."""
+        if not len(self.groups):
+            return np.ones(table.num_rows, np.bool_)
+        group = numpy_array(table.column("group"))
+        place = np.minimum(np.searchsorted(self.groups, group), len(self.groups) - 1)
+        document = numpy_array(table.column("document"))
+        is_later = _run_numbers(document, self.runs) >= self.since[place]
+        counts: NDArray[np.bool_] = is_of_input(document) | (self.groups[place] != group) | ~is_later
+        return counts
+
+
+def _identities(table: pa.Table) -> NDArray[np.uint64]:
+    """A number for each document that follows from its name and its signature."""
     names = RowNames.taken_from(table)[1]
-    if names is None or not len(names):
-        return np.zeros(0, np.uint64)
-    return hash_text_128(pa.chunked_array([name_texts(names)]))[:, 0]
-
-
-def _is_repeated(table: pa.Table, names_of_input: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which documents of the index are in the input again: an earlier run over the same rows added them."""
-    is_old = file_of(numpy_array(table.column("document"))) < NEW_FILES
-    hashes = _name_hashes(table)
-    if not len(hashes):
-        return np.zeros(table.num_rows, np.bool_)
-    place = np.minimum(np.searchsorted(names_of_input, hashes), len(names_of_input) - 1)
-    return is_old & (names_of_input[place] == hashes) if len(names_of_input) else np.zeros(table.num_rows, np.bool_)
+    if names is None:
+        return numpy_array(table.column("document"))
+    return hash_text_64(name_texts(names)) * np.uint64(0x9E3779B97F4A7C15) ^ hash_text_64(table.column("sketch"))

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from tamis.arrays import arrow_array
 from tamis.errors import PlanError
-from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.file_barrier import each_group
 from tamis.stages.deduplication.fuzzy.columns import CURATOR_FUZZY_DUPLICATE_GROUP_FIELD, FUZZY_IDS
 from tamis.stages.deduplication.fuzzy.groups import spread
 from tamis.stages.deduplication.fuzzy.keyed_ids import KeyCells, integer_ids, parquet_pieces, read_keyed, write_keyed
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.deduplication.part_files import write_parts
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import join
@@ -61,7 +61,7 @@ class IdentifyDuplicatesStage(CompositeStage[FileGroup, FileGroup]):
     def __post_init__(self) -> None:
         if self.total_nparts is not None and self.total_nparts < 1:
             raise PlanError(f"{type(self).__name__}(total_nparts={self.total_nparts}): must be at least 1")
-        byte_size(self.memory_budget)
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder, parts, ids = folder_for(self.name), self.total_nparts or 16, self.document_id_field
@@ -70,7 +70,7 @@ class IdentifyDuplicatesStage(CompositeStage[FileGroup, FileGroup]):
         return [
             *each_group(self.name),
             sending.with_(name=f"{self.name} (groups)"),
-            KeyCells(folder, byte_size(self.memory_budget)).with_(name=f"{self.name} (cells)"),
+            KeyCells(folder, memory_bytes(self.name, self.memory_budget)).with_(name=f"{self.name} (cells)"),
             LeaveFirsts(folder, ids).with_(name=f"{self.name} (ids)"),
             write_parts(output, [ids], self.write_kwargs, by_ids=True).with_(name=self.name),
         ]
@@ -108,7 +108,7 @@ class LeaveFirsts(ScratchStage[FileGroup, DocumentBatch]):
         return frozenset({self.id_field})
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
-        for rows in read_keyed(task.reader_config):
+        for rows in read_keyed(task.reader_config, self._directory):
             ids = np.sort(rows.ids[rows.ids != rows.firsts])
             if len(ids):
                 yield DocumentBatch(pa.table({self.id_field: arrow_array(ids)}))

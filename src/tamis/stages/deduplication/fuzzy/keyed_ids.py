@@ -1,13 +1,12 @@
 """Bring the ids of documents together by a key, a bucket or a group, within a memory budget.
 
-Keys and ids lie on disk by cell. A cell that does not fit into memory is read in shares, each of which has all ids of
-some keys, and a share is read file by file if the ids of one key are too many. What is held is the first id of each
+Keys and ids lie on disk by cell. A cell that does not fit into memory is split into parts, each of which has all ids of
+some keys, and a part is read file by file if the ids of one key are too many. What is held is the first id of each
 key.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import DataError
 from tamis.stages.deduplication.fuzzy.groups import spread
+from tamis.stages.deduplication.splitting import part_count, split, temporary_folder
 from tamis.stages.emit import Publish
-from tamis.stages.exchange.files import Rows, merge_indexes, read_cells, read_indexes
+from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import join, open_read
 from tamis.stages.spill import ScratchSource, spilled_files
@@ -73,7 +73,7 @@ def write_keyed(final: str, keys: Keys, ids: Ids, cells: NDArray[np.int64]) -> P
 
 @dataclass
 class KeyCells(ScratchSource[FileGroup]):
-    """One task for each cell, or several for a cell that does not fit into memory.
+    """One task for each cell.
 
     Args:
         folder: The folder of the step.
@@ -86,13 +86,11 @@ class KeyCells(ScratchSource[FileGroup]):
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "keys"))
         indexes = read_indexes([(path, size) for path, size, _ in files])
-        at_once = max(1, self.memory_bytes // _WORKING // (os.cpu_count() or 1))
         for number, parts in merge_indexes(indexes, join(directory, "keys.index")).items():
-            shares = -(-parts.nbytes // at_once)
-            for share in range(shares):
-                path = f"cell-{number}" if shares == 1 else f"cell-{number}.{share}"
-                config = {"parts": parts, "cell": number, "share": (share, shares), "at_once": at_once}
-                yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes // shares),), reader_config=config)
+            path = f"cell-{number}"
+            count = part_count(parts.nbytes, self.memory_bytes, _WORKING)
+            config = {"parts": parts, "cell": number, "part_count": count}
+            yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
 
 @dataclass(frozen=True)
@@ -111,18 +109,36 @@ class KeyedIds:
     counts: Ids
 
 
-def read_keyed(config: dict[str, Any]) -> Iterator[KeyedIds]:
-    """The rows of one task of :class:`KeyCells`: all at once where they fit, else file by file.
+def read_keyed(config: dict[str, Any], directory: str) -> Iterator[KeyedIds]:
+    """The rows of one task of :class:`KeyCells`: all at once where they fit, else in parts that have all ids of a key.
 
     Args:
         config: The task's ``reader_config``.
+        directory: The folder of the step in the scratch location.
     """
-    cells, (share, shares) = config["parts"].read(), config["share"]
-    limit, fits = 2 * config["at_once"], True  # twice: shares are not all of the same size
+    parts: Parts = config["parts"]
+    count: int = config["part_count"]
+    at_once = 2 * parts.nbytes // count  # twice: parts are not all of the same size
+    cells = parts.read()
+    if count == 1:
+        yield from _read(cells, at_once)
+        return
+    with temporary_folder(directory, "keys") as folder:
+        for some in split(read_cells(cells), _further_bits, count, folder, parts.nbytes // count):
+            yield from _read(some, at_once)
+
+
+def _further_bits(table: pa.Table) -> Keys:
+    return spread(numpy_array(table.column("key"))) >> np.uint64(32)
+
+
+def _read(cells: pa.Table, at_once: int) -> Iterator[KeyedIds]:
+    """The rows of some cells: all at once where they fit, else file by file."""
+    limit, fits = at_once, True
     pieces: list[tuple[Keys, Ids]] = []
     known = _Known.of_nothing()
     held = 0
-    for keys, ids in _pieces(cells, share, shares):
+    for keys, ids in _pieces(cells):
         pieces.append((keys, ids))
         held += keys.nbytes + ids.nbytes
         if held > limit:
@@ -133,11 +149,10 @@ def read_keyed(config: dict[str, Any]) -> Iterator[KeyedIds]:
         yield from _sorted_once(*_together(pieces))
         return
     known = known.extended(pieces)
-    for keys, ids in _pieces(cells, share, shares):
-        if len(keys):
-            order = np.lexsort((ids, keys))
-            at = np.searchsorted(known.keys, keys[order])
-            yield KeyedIds(keys[order], ids[order], known.firsts[at], known.counts[at])
+    for keys, ids in _pieces(cells):
+        order = np.lexsort((ids, keys))
+        at = np.searchsorted(known.keys, keys[order])
+        yield KeyedIds(keys[order], ids[order], known.firsts[at], known.counts[at])
 
 
 def _sorted_once(keys: Keys, ids: Ids) -> Iterator[KeyedIds]:
@@ -182,13 +197,9 @@ class _Known:
         return _Known(keys[starts], ids[starts], np.add.reduceat(counts, starts) if len(starts) else counts)
 
 
-def _pieces(cells: pa.Table, share: int, shares: int) -> Iterator[tuple[Keys, Ids]]:
+def _pieces(cells: pa.Table) -> Iterator[tuple[Keys, Ids]]:
     for rows in read_cells(cells):
-        keys, ids = (numpy_array(rows.table.column(name)) for name in ("key", "id"))
-        if shares > 1:
-            own = (spread(keys) >> np.uint64(32)) % np.uint64(shares) == np.uint64(share)
-            keys, ids = keys[own], ids[own]
-        yield keys, ids
+        yield numpy_array(rows.table.column("key")), numpy_array(rows.table.column("id"))
 
 
 def _together(pieces: list[tuple[Keys, Ids]]) -> tuple[Keys, Ids]:

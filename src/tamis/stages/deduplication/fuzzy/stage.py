@@ -9,9 +9,9 @@ from typing import Any
 
 from tamis.errors import PlanError
 from tamis.kernels.minhash import MinHash
-from tamis.sizes import byte_size, size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
-from tamis.stages.deduplication.fuzzy.buckets import BucketPartitions, FindEdges, HashBands
+from tamis.stages.deduplication.fuzzy.buckets import BucketPartitions, HashBands
+from tamis.stages.deduplication.fuzzy.edges import FindEdges
 from tamis.stages.deduplication.fuzzy.groups import (
     ChooseKept,
     EdgeFiles,
@@ -24,6 +24,7 @@ from tamis.stages.deduplication.fuzzy.index import NEW_FILES, IndexedRows, Remov
 from tamis.stages.deduplication.fuzzy.verify import ComparePairs, PairPartitions, SendTexts, TextsToSend
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.io.paths import absolute
 from tamis.stages.resources import Resources
 from tamis.stages.spill import folder_for
@@ -32,8 +33,6 @@ from tamis.tasks import TableTask
 __all__ = ["REASON", "FuzzyDeduplication"]
 
 REASON = "near duplicate"
-
-_LEAST_MEMORY = 64 * 2**20
 
 
 @dataclass
@@ -62,7 +61,8 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
         seed: Another seed makes other signatures.
         use_64_bit_hash: Whether hashes have 64 bits, not 32.
         verify: Compare the texts of candidate pairs, and join only those with at least this Jaccard similarity.
-        pairs_path: With ``verify``, a folder for the pairs and their similarities, as Parquet.
+        pairs_path: With ``verify``, a folder for the pairs and their similarities, as Parquet. Those of an earlier run
+            are removed from it.
         index: A folder with the signatures of earlier documents. Documents similar to one of them are removed, without
             reading earlier texts, and the signatures of the new documents are added.
         update_index: Whether to add them.
@@ -115,10 +115,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             raise PlanError("pairs_path is for verified pairs: set verify, too")
         if not self.within and self.index is None:
             raise PlanError("within=False compares with the documents of an index only: set index, too")
-        if byte_size(self.memory_budget) < _LEAST_MEMORY:
-            raise PlanError(
-                f"memory_budget={self.memory_budget!r}: sorting buckets needs at least {size_text(_LEAST_MEMORY)}"
-            )
+        memory_bytes(type(self).__name__, self.memory_budget)
         Keep.parse(self.keep)
         self._minhash()
 
@@ -139,10 +136,10 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder, minhash, parts = folder_for(self.name), self._minhash(), self.partitions
         index = absolute(self.index) if self.index else ""
-        memory = byte_size(self.memory_budget)
+        memory = memory_bytes(self.name, self.memory_budget)
         settings = (*dataclasses.asdict(minhash).items(), ("num_bands", self.num_bands), ("partitions", parts))
         settings = tuple((name, list(value) if isinstance(value, tuple) else value) for name, value in settings)
-        check_index(index, dict(settings))
+        check_index(index, dict(settings), must_exist=not self.update_index)
         keep, verifies = Keep.parse(self.keep), self.verify is not None
         hashing = HashBands(folder, minhash, self.num_bands, self.text_field, keep, parts, verifies)
         stages: dict[str, ProcessingStage[Any, Any]] = {
@@ -155,7 +152,7 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             stages |= {
                 "candidates": TextsToSend(folder),
                 "texts": SendTexts(folder, self.text_field, keep, parts),
-                "pairs": PairPartitions(folder, memory),
+                "pairs": PairPartitions(folder, memory, pairs_path),
                 "compare": ComparePairs(folder, minhash, self.verify, parts, pairs_path),
             }
         stages |= {
@@ -163,8 +160,8 @@ class FuzzyDeduplication(CompositeStage[TableTask, TableTask]):
             "join": JoinEdges(folder, memory),
             "members": MemberFiles(folder, index),
             "send": SendMembers(folder, parts),
-            "groups": GroupPartitions(folder, memory),
-            "choose": ChooseKept(folder, parts, has_index=bool(index)),
+            "groups": GroupPartitions(folder, memory, index),
+            "choose": ChooseKept(folder, parts, self.within),
         }
         if index and self.update_index:
             stages["rows"] = IndexedRows(folder, NEW_FILES, index=index, settings=settings)

@@ -6,11 +6,13 @@ others are read in a stream, so a document may be compared with any number of ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array
@@ -18,22 +20,28 @@ from tamis.kernels.minhash import MinHash
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.groups import spread
 from tamis.stages.deduplication.fuzzy.index import NEW_FILES
-from tamis.stages.deduplication.fuzzy.splitting import part_count, split, temporary_folder
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.marks import document_numbers, name_texts
+from tamis.stages.deduplication.splitting import part_count, slices_of, split, temporary_folder
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, merge_indexes, read_cells, read_indexes, write_cells
 from tamis.stages.exchange.map_side import write_by
-from tamis.stages.io.paths import join
-from tamis.stages.scratch import load_task, write_file
+from tamis.stages.io.paths import base_name, join, remove_file
+from tamis.stages.scratch import exists, list_files, load_task, place_file, write_file
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, spilled_files
 from tamis.tasks import FileGroup, FileSlice, RowNames, TableTask
+from tamis.tasks.base import digest
 from tamis.tasks.storage import format_order
 
 __all__ = ["ComparePairs", "PairPartitions", "SendTexts", "TextsToSend"]
 
 _COMPARED_AT_ONCE = 32 * 2**20
 """Bytes of text that are compared in one call."""
+
+_WRITTEN_AT_ONCE = 2**18
+"""Pairs in one file."""
+
+_PAIRS_FILE = re.compile(r"pairs-(?:s\d\d+-)?\d{6,}(?:-\d{4,})*\.parquet")
 
 _COMPARING = 4
 """Memory that it takes to compare the pairs of a partition, as a multiple of the partition's own."""
@@ -81,19 +89,22 @@ class SendTexts(ScratchStage[FileGroup, FileGroup]):
         batch = load_task(task.data[0])
         assert isinstance(batch, TableTask)
         column = read_column(batch.columns([self.text_field]), self.text_field, "text_field")
-        taken = arrow_array(row.astype(np.int64))
-        columns = {
-            "leader": arrow_array(leader),
-            "document": arrow_array(document_numbers(task.reader_config["file"], row)),
-            "text": text_values(column, self.text_field, "FuzzyDeduplication").cast(pa.large_string()).take(taken),
-        }
+        texts = text_values(column, self.text_field, "FuzzyDeduplication").cast(pa.large_string())
         ranks = self.keep.ranks(batch, self.text_field)
-        columns["rank"] = arrow_array(np.zeros(len(row), np.uint64) if ranks is None else ranks[row])
-        names = batch.names
-        table = pa.table(columns)
-        rows = Rows(table if names is None else names.take(row).added_to(table))
-        final = join(self._directory, "texts", format_order(task.order) + SUFFIX)
-        yield write_by(final, rows, (spread(leader) % np.uint64(self.partitions)).astype(np.uint16))
+        # A text may be sent to many places: as many at a time as take a certain memory.
+        sizes = numpy_array(pc.fill_null(pc.binary_length(texts), 0))[row]
+        lots = (np.cumsum(sizes) - sizes) // _COMPARED_AT_ONCE
+        for number, some in enumerate(np.split(np.arange(len(row)), np.flatnonzero(np.diff(lots)) + 1)):
+            columns = {
+                "leader": arrow_array(leader[some]),
+                "document": arrow_array(document_numbers(task.reader_config["file"], row[some])),
+                "text": texts.take(arrow_array(row[some].astype(np.int64))),
+                "rank": arrow_array(np.zeros(len(some), np.uint64) if ranks is None else ranks[row[some]]),
+            }
+            table, names = pa.table(columns), batch.names
+            rows = Rows(table if names is None else names.take(row[some]).added_to(table))
+            final = join(self._directory, "texts", format_order((*task.order, number)) + SUFFIX)
+            yield write_by(final, rows, (spread(leader[some]) % np.uint64(self.partitions)).astype(np.uint16))
 
 
 @dataclass
@@ -103,16 +114,28 @@ class PairPartitions(ScratchSource[FileGroup]):
     Args:
         folder: The folder of the deduplication.
         memory_bytes: Memory for all tasks that run at the same time on a machine.
+        pairs_path: Where the pairs will be written, if anywhere: what an earlier run wrote there is removed.
     """
 
     memory_bytes: int
+    pairs_path: str = ""
 
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = spilled_files(join(directory, "texts"))
+        texts = digest(*files) if self.pairs_path else ""  # with other texts, all tasks are other ones
+        begun = join(directory, f"pairs.{texts}")
+        if self.pairs_path and not exists(begun):
+            for path, _ in list_files(self.pairs_path):
+                if _PAIRS_FILE.fullmatch(base_name(path)):
+                    remove_file(path)
+            for path, _ in list_files(directory):
+                if base_name(path).startswith("pairs."):
+                    remove_file(path)
+            place_file(begun, b"")
         indexes = read_indexes([(path, size) for path, size, _ in files])
         for number, parts in merge_indexes(indexes, join(directory, "texts.index")).items():
-            path = f"pairs-{number}"
+            path = f"pairs-{number}{texts}"
             config = {"parts": parts, "part_count": part_count(parts.nbytes, self.memory_bytes, _COMPARING)}
             yield FileGroup([path], slices=(FileSlice(path, size=parts.nbytes),), reader_config=config)
 
@@ -154,7 +177,8 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
         leaders, first = self._leaders(cells)
         names = _texts_of(first)
         found: list[pa.Table] = []
-        for rows in self._read(cells):
+        lot = 0
+        for rows in slices_of(read_cells(cells), _COMPARED_AT_ONCE):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             other = np.flatnonzero(document != leader)
             place = np.searchsorted(leaders, leader[other])
@@ -173,6 +197,14 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
                 "similarity": arrow_array(similarity[enough].astype(np.float32)),
             }
             found.append(pa.table(columns))
+            if sum(table.num_rows for table in found) >= _WRITTEN_AT_ONCE:
+                yield from self._written(found, (*order, lot))
+                found, lot = [], lot + 1
+        if found:
+            yield from self._written(found, (*order, lot))
+
+    def _written(self, found: list[pa.Table], order: tuple[int, ...]) -> Iterator[Publish]:
+        """Write some pairs as edges, and as pairs if they are wanted."""
         pairs = pa.concat_tables(found).sort_by([("left", "ascending"), ("right", "ascending")])
         if not pairs.num_rows:
             return
@@ -186,21 +218,13 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
     def _leaders(self, cells: pa.Table) -> tuple[NDArray[np.uint64], pa.Table]:
         """The numbers of the first documents of the pairs, sorted, and what is known of them."""
         found = []
-        for rows in self._read(cells):
+        for rows in slices_of(read_cells(cells), _COMPARED_AT_ONCE):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             found.append(rows.with_table(rows.table.filter(arrow_array(document == leader))))
         table = Rows.concat(found).table.unify_dictionaries().combine_chunks()
         order = np.argsort(numpy_array(table.column("document")))
         table = table.take(arrow_array(order))
         return numpy_array(table.column("document")), table
-
-    def _read(self, cells: pa.Table) -> Iterator[Rows]:
-        """The documents of some cells, some at a time."""
-        for rows in read_cells(cells):
-            table = rows.table
-            step = max(1, int(table.num_rows * _COMPARED_AT_ONCE / max(table.nbytes, 1)))
-            for start in range(0, table.num_rows, step):
-                yield rows.with_table(table.slice(start, step))
 
 
 def _texts_of(table: pa.Table) -> pa.Array:
@@ -214,4 +238,5 @@ def _pairs_file(final: str, pairs: pa.Table) -> Publish:
 
     named = pairs.select(["left_name", "right_name", "similarity", "left_rank", "right_rank"])
     named = named.rename_columns(["left", "right", "similarity", "left_rank", "right_rank"])
-    return write_file(final, named.num_rows, lambda sink: pq.write_table(named, sink, compression="zstd"))
+    made = write_file(final, named.num_rows, lambda sink: pq.write_table(named, sink, compression="zstd"))
+    return replace(made, beside=True)

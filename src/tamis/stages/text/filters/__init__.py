@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tamis.stages.text.filters.lines import EllipsisFilter as EllipsisFilter
     from tamis.stages.text.filters.lines import IncompleteStoryFilter as IncompleteStoryFilter
     from tamis.stages.text.filters.lines import PunctuationFilter as PunctuationFilter
+    from tamis.stages.text.filters.perplexity import PerplexityFilter as PerplexityFilter
     from tamis.stages.text.filters.phrases import BadWordsFilter as BadWordsFilter
     from tamis.stages.text.filters.phrases import CurlyBracketFilter as CurlyBracketFilter
     from tamis.stages.text.filters.phrases import EllipsesToWordsFilter as EllipsesToWordsFilter
@@ -67,6 +68,7 @@ _MODULES = {
     "histogram": "HistogramFilter",
     "language": "LanguageFilter ScriptFilter",
     "lines": "BoilerPlateStringFilter BulletsFilter EllipsisFilter IncompleteStoryFilter PunctuationFilter",
+    "perplexity": "PerplexityFilter",
     "phrases": (
         "BadWordsFilter CurlyBracketFilter EllipsesToWordsFilter HashesToWordsFilter PlaceholderTextFilter "
         "SentenceCountFilter StopWordsFilter"

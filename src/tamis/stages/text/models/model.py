@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -95,6 +95,11 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
     def source(self) -> Model:
         """Where the model is."""
         raise NotImplementedError(f"{type(self).__name__} has no source")
+
+    def parameters(self) -> dict[str, Any]:
+        given = super().parameters().items()
+        # A token is a secret: not for recipes, reports and logs.
+        return {name: replace(value, token=None) if isinstance(value, Model) else value for name, value in given}
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.tokens_field if self.use_existing_tokens else self.text_field]

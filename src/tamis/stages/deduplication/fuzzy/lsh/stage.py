@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array, numpy_array
 from tamis.errors import DataError, PlanError
 from tamis.kernels.minhash import band_hashes
-from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.file_barrier import each_group
 from tamis.stages.deduplication.fuzzy.columns import CURATOR_DEFAULT_MINHASH_FIELD, CURATOR_LSH_BUCKET_FIELD
@@ -26,6 +25,7 @@ from tamis.stages.deduplication.fuzzy.keyed_ids import (
     write_keyed,
 )
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.deduplication.part_files import FOLDER, PART, write_parts
 from tamis.stages.emit import Publish
 from tamis.stages.io.paths import join
@@ -87,7 +87,7 @@ class LSHStage(CompositeStage[FileGroup, FileGroup]):
             raise PlanError(
                 f"{owner}(bands_per_iteration={self.bands_per_iteration}): must be from 1 to num_bands={self.num_bands}"
             )
-        byte_size(self.memory_budget)
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder, parts = folder_for(self.name), self.total_nparts or 16
@@ -107,7 +107,7 @@ class LSHStage(CompositeStage[FileGroup, FileGroup]):
         return [
             *each_group(self.name),
             banding.with_(name=f"{self.name} (bands)"),
-            KeyCells(folder, byte_size(self.memory_budget)).with_(name=f"{self.name} (cells)"),
+            KeyCells(folder, memory_bytes(self.name, self.memory_budget)).with_(name=f"{self.name} (cells)"),
             buckets.with_(name=f"{self.name} (buckets)"),
             writing.with_(name=self.name),
         ]
@@ -172,11 +172,10 @@ class MakeBuckets(ScratchStage[FileGroup, DocumentBatch]):
         iteration, part = divmod(config["cell"], self.parts)
         first = iteration * self.bands_per_iteration
         folder = f"band_{first}-band_{min(first + self.bands_per_iteration, self.num_bands)}"
-        share, shares = config["share"]
-        for number, rows in enumerate(read_keyed(config)):
+        for number, rows in enumerate(read_keyed(config, self._directory)):
             table = _buckets(rows, self.id_field)
             if table.num_rows:
-                name = "-".join(map(str, (part, *((share,) if shares > 1 else ()), *((number,) if number else ()))))
+                name = f"{part}-{number}" if number else str(part)
                 yield DocumentBatch(table, _metadata={FOLDER: folder, PART: name})
 
 

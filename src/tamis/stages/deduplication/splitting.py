@@ -19,7 +19,7 @@ from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import is_local
 from tamis.stages.scratch import make_visible
 
-__all__ = ["part_count", "split", "temporary_folder"]
+__all__ = ["part_count", "slices_of", "split", "temporary_folder"]
 
 
 def part_count(nbytes: int, memory_bytes: int, multiple: int) -> int:
@@ -42,6 +42,19 @@ def temporary_folder(directory: str, name: str) -> tempfile.TemporaryDirectory[s
     local = directory if is_local(directory) else tempfile.gettempdir()
     os.makedirs(local, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=local, prefix=f".{name}-")
+
+
+def slices_of(pieces: Iterable[Rows], nbytes: int) -> Iterator[Rows]:
+    """Rows in slices of about so many bytes at most.
+
+    >>> import pyarrow as pa
+    >>> [rows.table.num_rows for rows in slices_of([Rows(pa.table({"x": range(5)}))], 16)]
+    [2, 2, 1]
+    """
+    for rows in pieces:
+        step = max(1, rows.table.num_rows * nbytes // max(rows.nbytes, 1))
+        for start in range(0, rows.table.num_rows, step):
+            yield rows.with_table(rows.table.slice(start, step))
 
 
 def split(

@@ -1,0 +1,166 @@
+"""Products of matrices in single precision, and what is asked of them: on CPUs by NumPy, on GPUs by torch.
+
+The matrix of all products stays where it was computed. What leaves it are the largest entries, and those from a bound
+on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CpuProducts", "Products", "TorchProducts", "products_on"]
+
+Vectors = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+_SUMMED_AT_ONCE: Final = 2**17
+"""Rows that a GPU sums at once."""
+
+
+class Products(Protocol):
+    """Where matrices are multiplied."""
+
+    rows_at_once: int
+    """How many rows to multiply with a matrix of centres at once."""
+
+    pair_rows: int
+    pair_columns: int
+    """How many rows to multiply with how many others at once, to find pairs."""
+
+    def hold(self, matrix: Vectors) -> Any:
+        """A matrix where it is needed for products."""
+
+    def multiply(self, left: Any, right: Any, less: Any = None) -> Any:
+        """The products of all rows of two matrices that are held, less a number for each row of the second."""
+
+    def largest(self, products: Any) -> tuple[Vectors, Places]:
+        """The largest product in each row, and where it is."""
+
+    def count_from(self, products: Any, bounds: Vectors) -> Places:
+        """How many products in each row are at least the bound of the row."""
+
+    def from_bound(self, products: Any, bounds: Vectors) -> tuple[Places, Places, Vectors]:
+        """The products that are at least the bound of their row, row by row: their rows, columns and values."""
+
+    def at(self, products: Any, rows: Places) -> Vectors:
+        """Some rows of the products."""
+
+    def sums_by(self, matrix: Any, places: Places, count: int, shift: int) -> Places:
+        """The rows of a matrix that is held, times ``2**shift`` and rounded, summed by the place given for each."""
+
+
+class CpuProducts:
+    """Products by the linear algebra library that NumPy has, with as many threads as that is given."""
+
+    rows_at_once = 1024
+    pair_rows = 512
+    pair_columns = 2048
+
+    def hold(self, matrix: Vectors) -> Vectors:
+        return matrix
+
+    def multiply(self, left: Vectors, right: Vectors, less: Vectors | None = None) -> Vectors:
+        found: Vectors = left @ right.T
+        if less is not None:
+            found -= less
+        return found
+
+    def largest(self, products: Vectors) -> tuple[Vectors, Places]:
+        places = products.argmax(axis=1)
+        return products[np.arange(len(products)), places], places
+
+    def count_from(self, products: Vectors, bounds: Vectors) -> Places:
+        counts: Places = np.count_nonzero(products >= bounds[:, None], axis=1)
+        return counts
+
+    def from_bound(self, products: Vectors, bounds: Vectors) -> tuple[Places, Places, Vectors]:
+        places = np.flatnonzero(products >= bounds[:, None])
+        rows, columns = np.divmod(places, max(1, products.shape[1]))
+        return rows, columns, products.reshape(-1)[places]
+
+    def at(self, products: Vectors, rows: Places) -> Vectors:
+        return products[rows]
+
+    def sums_by(self, matrix: Vectors, places: Places, count: int, shift: int) -> Places:
+        sums = np.zeros((count, matrix.shape[1]), np.int64)
+        step = max(1, 2**23 // max(1, matrix.shape[1]))
+        for start in range(0, len(matrix), step):
+            some = places[start : start + step]
+            order = np.argsort(some, kind="stable")
+            in_order = some[order]
+            edges = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1], [True]]))
+            whole = np.rint(np.ldexp(matrix[start : start + step], shift)).astype(np.int32)[order]
+            for first, last in itertools.pairwise(edges.tolist()):
+                sums[in_order[first]] += whole[first:last].sum(axis=0, dtype=np.int64)
+        return sums
+
+
+class TorchProducts:
+    """Products on a device of torch.
+
+    Args:
+        device: Its name, such as ``"cuda"``.
+    """
+
+    rows_at_once = 32768
+    pair_rows = 4096
+    pair_columns = 16384
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._torch, self._device = torch, torch.device(device)
+        # Products of 19 bits, which some cards compute by themselves, would break the bound on the error.
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    def hold(self, matrix: Vectors) -> Any:
+        matrix = np.ascontiguousarray(matrix)
+        if not matrix.flags.writeable:
+            matrix = matrix.copy()  # torch cannot say that a tensor must not be written to
+        return self._torch.from_numpy(matrix).to(self._device)
+
+    def multiply(self, left: Any, right: Any, less: Any = None) -> Any:
+        if less is None:
+            return left @ right.T
+        return self._torch.addmm(less, left, right.T, beta=-1)
+
+    def largest(self, products: Any) -> tuple[Vectors, Places]:
+        values, places = products.max(dim=1)
+        return values.cpu().numpy(), places.cpu().numpy()
+
+    def count_from(self, products: Any, bounds: Vectors) -> Places:
+        counts: Places = (products >= self.hold(bounds)[:, None]).sum(dim=1).cpu().numpy()
+        return counts
+
+    def from_bound(self, products: Any, bounds: Vectors) -> tuple[Places, Places, Vectors]:
+        rows, columns = (products >= self.hold(bounds)[:, None]).nonzero(as_tuple=True)
+        return rows.cpu().numpy(), columns.cpu().numpy(), products[rows, columns].cpu().numpy()
+
+    def at(self, products: Any, rows: Places) -> Vectors:
+        found: Vectors = products[self._torch.from_numpy(rows).to(self._device)].cpu().numpy()
+        return found
+
+    def sums_by(self, matrix: Any, places: Places, count: int, shift: int) -> Places:
+        torch = self._torch
+        sums = torch.zeros((count, matrix.shape[1]), dtype=torch.int64, device=self._device)
+        held = torch.from_numpy(places).to(self._device)
+        for start in range(0, len(matrix), _SUMMED_AT_ONCE):
+            rows = slice(start, start + _SUMMED_AT_ONCE)
+            whole = torch.round(torch.ldexp(matrix[rows], torch.tensor(shift, device=self._device))).to(torch.int64)
+            sums.index_add_(0, held[rows], whole)  # whole numbers: the order of the additions does not count
+        found: Places = sums.cpu().numpy()
+        return found
+
+
+def products_on(device: str = "cpu") -> Products:
+    """The products of a device: ``"cpu"`` is NumPy, any other name is a device of torch.
+
+    >>> held = products_on("cpu").multiply(np.ones((2, 3), np.float32), np.ones((1, 3), np.float32))
+    >>> held.tolist()
+    [[3.0], [3.0]]
+    """
+    return CpuProducts() if device == "cpu" else TorchProducts(device.removeprefix("torch:"))

@@ -1,0 +1,9 @@
+"""The workflow, under the name that scripts for NeMo Curator import; it runs pipelines, so its home is elsewhere."""
+
+from tamis.lazy import load_when_used
+
+__all__ = ["TextSemanticDeduplicationWorkflow"]  # noqa: F822 - loaded when it is used
+
+__getattr__, __dir__ = load_when_used(
+    __name__, {"TextSemanticDeduplicationWorkflow": "tamis.pipeline.workflows.text_semantic"}
+)

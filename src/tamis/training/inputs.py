@@ -1,0 +1,129 @@
+"""What models are trained on: rows of files, with a text and perhaps a label."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tamis.analysis.inputs import check_columns, partitioning_of, reader_for
+from tamis.errors import ColumnError, DataError, did_you_mean
+from tamis.kernels.utf8 import WHITE_SPACE
+from tamis.stages.column_values import read_column, text_values
+from tamis.stages.emit import BadRows
+from tamis.stages.flow import Route
+from tamis.tasks import DocumentBatch
+
+__all__ = ["InputRows", "RowCounts"]
+
+
+@dataclass
+class RowCounts:
+    """What became of the rows that were read.
+
+    Args:
+        rows: Rows read.
+        without_text: Of them, those whose text is null or has nothing but white space.
+        without_label: Those whose label is null or empty.
+        unreadable: Rows that could not be read; they are not among the others.
+    """
+
+    rows: int = 0
+    without_text: int = 0
+    without_label: int = 0
+    unreadable: int = 0
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
+        return RowCounts(*(one + another for one, another in zip(mine, others, strict=True)))
+
+
+@dataclass
+class InputRows:
+    """Rows of files, read one block after another.
+
+    Args:
+        paths: Files, directories and patterns.
+        text_field: The column with the text.
+        label_field: The column with the label.
+        label_where: Instead, a condition such as ``"stars >= 4"``: the labels are then ``"true"`` and ``"false"``.
+        label: Instead, the label of all rows.
+        format_name: The format of the files; by their names when not given.
+    """
+
+    paths: list[str]
+    text_field: str = "text"
+    label_field: str | None = None
+    label_where: str | None = None
+    label: str | None = None
+    format_name: str | None = None
+    counts: RowCounts = field(default_factory=RowCounts, init=False)
+
+    def batches(self) -> Iterator[tuple[pa.Array, pa.Array | None]]:
+        """Texts and labels of the rows that have them, as ``large_string``. Adds to :attr:`counts`."""
+        reader = reader_for(self.paths, self.format_name, self.text_field, whole=True)
+        columns = check_columns(reader, self.text_field)
+        wanted = [self.text_field, *self._label_columns()]
+        for name in wanted:
+            if columns is not None and name not in columns:
+                near = did_you_mean(name, columns)
+                raise ColumnError(f"there is no column {name!r}, only {', '.join(columns)}.{near}")
+        if hasattr(reader, "fields") and columns is not None:
+            reader = dataclasses.replace(reader, fields=list(dict.fromkeys(wanted)))
+        stage = reader.reader_stage()
+        for split in partitioning_of(reader).splits(""):
+            for found in stage.process(split):
+                if isinstance(found, BadRows):
+                    self.counts.unreadable += len(found.rows)
+                elif isinstance(found, DocumentBatch):
+                    yield self._chosen(found.data)
+
+    def _label_columns(self) -> list[str]:
+        if self.label_where is not None:
+            condition = Route(self.label_where, {"true": []}).condition
+            if condition is None:
+                raise DataError(
+                    f"{self.label_where!r} is not a condition", hint='Write a column, a sign and a value: "stars >= 4".'
+                )
+            return [condition[0]]
+        return [] if self.label_field is None else [self.label_field]
+
+    def _chosen(self, table: pa.Table) -> tuple[pa.Array, pa.Array | None]:
+        texts = _joined(text_values(read_column(table, self.text_field, "training"), self.text_field, "training"))
+        has_text = pc.fill_null(pc.not_equal(pc.utf8_trim(texts, characters=WHITE_SPACE), ""), False)
+        self.counts.rows += len(texts)
+        self.counts.without_text += len(texts) - (pc.sum(has_text).as_py() or 0)
+        labels = self._labels(table)
+        if labels is None:
+            return texts.filter(has_text), None
+        has_label = pc.fill_null(pc.not_equal(labels, ""), False)
+        has_both = pc.and_(has_text, has_label)
+        self.counts.without_label += len(labels) - (pc.sum(has_label).as_py() or 0)
+        return texts.filter(has_both), labels.filter(has_both)
+
+    def _labels(self, table: pa.Table) -> pa.Array | None:
+        if self.label is not None:
+            return pa.repeat(pa.scalar(self.label, pa.large_string()), table.num_rows)
+        if self.label_where is not None:
+            condition = Route(self.label_where, {"true": []})
+            return _joined(pc.cast(condition.labels(table), pa.large_string()))
+        if self.label_field is None:
+            return None
+        column = read_column(table, self.label_field, "training")
+        try:
+            labels = _joined(pc.cast(column, pa.large_string()))
+        except pa.ArrowException:
+            raise DataError(
+                f"the column {self.label_field!r} holds {column.type}, but a label is a text, a number or a truth value"
+            ) from None
+        return pc.utf8_trim(labels, characters=WHITE_SPACE)
+
+
+def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
+    return array if pa.types.is_large_string(array.type) else array.cast(pa.large_string())
