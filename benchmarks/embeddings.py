@@ -115,7 +115,8 @@ def embed(folder: str, texts: list[str], device: str, dtype: str, *, compiled: b
     chunks = [DocumentBatch({"text": pa.array(texts[at : at + rows])}) for at in range(0, len(texts), rows)]
 
     def vectors(tasks: list[DocumentBatch]) -> list[NDArray[np.float32]]:
-        return [np.stack(task["embeddings"].to_numpy()) for task in tasks]
+        columns = [task["embeddings"].combine_chunks() for task in tasks]
+        return [column.flatten().to_numpy().reshape(len(column), -1) for column in columns]
 
     def compute(tokens: list[DocumentBatch]) -> list[DocumentBatch]:
         return list(inference.process_batch(tokens))

@@ -140,32 +140,33 @@ def _in_row_order(
     if not is_sample:
         places[rows] = np.arange(len(rows))
     missing = places < 0
+    present = np.flatnonzero(~missing)
     columns = {}
     for name in done[0][1]:
-        together = _together([columns[name] for _, columns in done])
-        if isinstance(together, np.ndarray):
-            if not is_sample:
-                check_finite(name, together, rows)
-            columns[name] = _array(together[np.where(missing, 0, places)], missing)
-        else:
-            columns[name] = together.take(pa.array(places, mask=missing))
+        pieces = [columns[name] for _, columns in done]
+        if not hasattr(pieces[0], "detach") and not isinstance(pieces[0], np.ndarray):
+            arrays = [piece if isinstance(piece, pa.Array) else pa.array(piece) for piece in pieces]
+            columns[name] = pa.concat_arrays(arrays).take(pa.array(places, mask=missing))
+            continue
+        numbers = _numbers(pieces, np.where(missing, 0, places))
+        if not is_sample:
+            check_finite(name, numbers if len(present) == row_count else numbers[present], present)
+        columns[name] = _array(numbers, missing)
     return columns
 
 
-def _together(pieces: list[Any]) -> NDArray[Any] | pa.Array:
-    """What all batches gave for one column: numbers as a NumPy array, anything else as an Arrow array."""
-    first = pieces[0]
-    if hasattr(first, "detach"):
-        import torch
+def _numbers(pieces: list[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """What all batches gave for one column, in another order. A device brings its tensors into it before they leave."""
+    if isinstance(pieces[0], np.ndarray):
+        together: NDArray[Any] = np.concatenate(pieces)
+        return together[order]
+    import torch
 
-        joined = torch.cat([piece.detach() for piece in pieces])
-        joined = joined.float() if joined.dtype in (torch.bfloat16, torch.float16) else joined
-        numbers: NDArray[Any] = joined.cpu().numpy()
-        return numbers
-    if isinstance(first, np.ndarray):
-        return np.concatenate(pieces)
-    arrays = [piece if isinstance(piece, pa.Array) else pa.array(piece) for piece in pieces]
-    return pa.concat_arrays(arrays)
+    joined = torch.cat([piece.detach() for piece in pieces])
+    joined = joined[torch.from_numpy(order).to(joined.device)]
+    joined = joined.float() if joined.dtype in (torch.bfloat16, torch.float16) else joined
+    numbers: NDArray[Any] = joined.cpu().numpy()
+    return numbers
 
 
 def check_finite(name: str, values: NDArray[Any], rows: NDArray[np.int64]) -> None:
@@ -178,6 +179,9 @@ def check_finite(name: str, values: NDArray[Any], rows: NDArray[np.int64]) -> No
     """
     if not len(values) or not np.issubdtype(values.dtype, np.floating):
         return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # so is each of them
+            return
     bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
     if len(bad):
         raise FloatingPointError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tamis.errors import MissingExtraError, ModelError
+from tamis.models.fused_layers import FusedLayers
 from tamis.models.model import Model
 from tamis.models.packed_linear import pack_linears
 from tamis.models.rows_attention import ROWS_ATTENTION, register
@@ -73,6 +74,7 @@ class Encoder:
     Attributes:
         network: The network of ``transformers``.
         is_padded: Whether rows are padded.
+        is_fused: Whether its layers are those of :class:`~tamis.models.fused_layers.FusedLayers`.
     """
 
     def __init__(
@@ -104,6 +106,11 @@ class Encoder:
         self.is_padded = self.config._attn_implementation != ROWS_ATTENTION
         self._most_tokens = self.most_tokens
         self._call: Callable[..., Any] = torch.compile(self.network, dynamic=True) if compile else self.network
+        self._fused = None if compile or self.is_padded else _fused(self.network, self.device, numbers)
+
+    @property
+    def is_fused(self) -> bool:
+        return self._fused is not None
 
     @property
     def most_tokens(self) -> int | None:
@@ -120,6 +127,8 @@ class Encoder:
                 f"{self._most_tokens:,}: give max_seq_length={self._most_tokens}, or less"
             )
         with torch.inference_mode():
+            if self._fused is not None:
+                return self._fused(tokens)
             return _padded(self._call, tokens, self.pad) if self.is_padded else _unpadded(self._call, tokens)
 
 
@@ -164,6 +173,21 @@ def _prepared(model: Model, network: Any, device: str, numbers: Any) -> Any:
         if not _agrees(torch, expected, lambda: _unpadded(network, tokens), _AGREES[own.itemsize]):
             network.config._attn_implementation = before
         return _packed(torch, model, network, numbers, tokens, expected) if device == "cpu" else network
+
+
+def _fused(network: Any, device: str, numbers: Any) -> FusedLayers | None:
+    """The layers of a network in fewer steps, on a GPU with numbers of 16 bits, if they compute the same."""
+    if device == "cpu" or numbers.itemsize != 2:
+        return None
+    torch = load_torch("a model")
+    tokens = _sample(network, device)
+    with torch.inference_mode():
+        try:
+            fused = FusedLayers(network, _first_position(network))
+        except (AttributeError, IndexError, TypeError):  # it is not built like BERT
+            return None
+        expected = _unpadded(network, tokens).float()
+        return fused if _agrees(torch, expected, lambda: fused(tokens), _AGREES[2]) else None
 
 
 def _packed(torch: Any, model: Model, network: Any, numbers: Any, tokens: TokenBatch, expected: Any) -> Any:

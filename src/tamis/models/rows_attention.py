@@ -8,12 +8,13 @@ run of equally long rows on a CPU (rows are sorted by length, so there are few r
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ROWS_ATTENTION", "register"]
+__all__ = ["ROWS_ATTENTION", "attend", "register"]
 
 ROWS_ATTENTION: Final = "tamis_rows"
 """The name of the function in the table of ``transformers``."""
@@ -45,20 +46,52 @@ def _rows_attention(
     is_causal = bool(others.get("is_causal") or getattr(module, "is_causal", False))
     window: int | None = others.get("sliding_window")
     query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
-    offsets = others["cu_seq_lens_q"]
-    if query.device.type == "cpu":
-        return _on_cpu(query, key, value, offsets.tolist(), scaling, window, is_causal=is_causal)[None], None
-    from torch.nn.attention.varlen import varlen_attn
-
-    longest = others["max_length_q"]
-    before = -1 if window is None else window - 1
-    made: Any = varlen_attn(
-        *(query, key, value, offsets, offsets, longest, longest),
-        scale=scaling,
-        window_size=(before, 0 if is_causal else before),
-        enable_gqa=query.shape[1] != key.shape[1],
+    made = attend(
+        *(query, key, value, others["cu_seq_lens_q"], others["max_length_q"]),
+        scaling=scaling,
+        window=window,
+        is_causal=is_causal,
     )
     return made[None], None
+
+
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    offsets: torch.Tensor,
+    longest: int,
+    *,
+    scaling: float | None = None,
+    window: int | None = None,
+    is_causal: bool = False,
+) -> torch.Tensor:
+    """Attention of rows that follow each other: ``(tokens, heads, size)`` in and out.
+
+    Args:
+        query, key, value: Those of all tokens.
+        offsets: Where each row begins, and where the last one ends.
+        longest: How many tokens the longest row has.
+        scaling: The factor of products; one over the root of the size when not given.
+        window: How many tokens, itself included, a token sees to each side; all when not given.
+        is_causal: Whether a token sees earlier ones only.
+    """
+    if query.device.type == "cpu":
+        return _on_cpu(query, key, value, offsets.tolist(), scaling, window, is_causal=is_causal)
+    from torch.nn.attention.varlen import varlen_attn
+
+    # What is as the function has it anyway is not said: its arguments differ between releases of PyTorch.
+    asked: dict[str, Any] = {}
+    if scaling is not None and not math.isclose(scaling, query.shape[2] ** -0.5):
+        asked["scale"] = scaling
+    if window is not None or is_causal:
+        before = -1 if window is None else window - 1
+        asked["window_size"] = (before, 0 if is_causal else before)
+    if query.shape[1] != key.shape[1]:
+        asked["enable_gqa"] = True
+    made: Any = varlen_attn(query, key, value, offsets, offsets, longest, longest, **asked)
+    found: torch.Tensor = made
+    return found
 
 
 def _on_cpu(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import numpy_array, one_array
+from tamis.models.row_kernels import row_kernels
 
 if TYPE_CHECKING:
     import torch
@@ -145,6 +146,10 @@ class TokenBatch:
         """The mean over the tokens of each row."""
         import torch
 
+        kernels = row_kernels() if hidden.is_cuda and hidden.is_contiguous() else None
+        if kernels is not None:
+            means: torch.Tensor = kernels.row_means(hidden, self.offsets)
+            return means
         sums = torch.zeros(self.rows, hidden.shape[1], device=hidden.device, dtype=torch.float32)
         sums.index_add_(0, self.row_of, hidden.float())
         return sums / self.offsets.diff().clamp(min=1)[:, None]
