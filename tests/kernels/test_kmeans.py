@@ -127,3 +127,33 @@ def test_cosines_of_equal_vectors_are_one() -> None:
 def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         KMeans(**{"n_clusters": 2, **parameters})
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e5])
+@pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
+def test_centres_that_hardly_differ_are_told_apart(device: str, size: float) -> None:
+    if device != "cpu":
+        pytest.importorskip("torch")
+    vectors = unit_rows(clouds(10, 400, 5, dimensions=48, spread=0.5))[0] * np.float32(size)
+    rng = np.random.default_rng(10)
+    centres = np.concatenate([vectors[:20] * np.float32(1 + step) for step in (0, 1e-7, 1e-5, 1e-3)])
+    centres = centres[rng.permutation(len(centres))]
+    exact = vectors.astype(np.float64) @ centres.T.astype(np.float64) - np.square(centres.astype(np.float64)).sum(1) / 2
+    found = Centroids(centres, device).nearest(vectors)
+    gaps = exact.max(axis=1) - exact[np.arange(len(vectors)), found]
+    assert gaps.max() <= 1e-13 * size**2
+
+
+@pytest.mark.parametrize("device", ["cpu", "torch:cpu"])
+def test_vectors_that_move_are_summed_as_all_are(device: str) -> None:
+    if device != "cpu":
+        pytest.importorskip("torch")
+    vectors = unit_rows(clouds(11, 300, 4))[0]
+    before, after = np.random.default_rng(11).integers(0, 5, (2, 300))
+    products = Centroids(vectors[:1], device).products
+    moved, whole = ClusterSums(5, 8), ClusterSums(5, 8)
+    moved.add(vectors, before)
+    moved.move(vectors, before, after, products, products.hold(vectors))
+    whole.add(vectors, after)
+    assert np.array_equal(moved.sums, whole.sums)
+    assert np.array_equal(moved.counts, whole.counts)

@@ -46,17 +46,25 @@ class Centroids:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def nearest(self, vectors: Vectors, held: Any = None) -> Places:
+    def nearest(self, vectors: Vectors, held: Any = None, longest: float | None = None) -> Places:
         """The number of the nearest centre of each vector.
 
         Args:
             vectors: One in each row.
             held: The same where products are computed, if it is there already.
+            longest: No vector is longer, if that is known.
         """
-        homes = np.empty(len(vectors), np.int64)
-        for rows in self._blocks(len(vectors)):
-            block = self.products.hold(vectors[rows]) if held is None else held[rows]
-            homes[rows] = self._homes(vectors[rows], self._scores(block))[0]
+        if held is None:
+            homes = np.empty(len(vectors), np.int64)
+            for rows in self._blocks(len(vectors)):
+                homes[rows] = self._nearest(vectors[rows], self.products.hold(vectors[rows]), longest)
+            return homes
+        return self._nearest(vectors, held, longest)
+
+    def _nearest(self, vectors: Vectors, held: Any, longest: float | None) -> Places:
+        limit = _longest(vectors) if longest is None else longest
+        homes, rows, cells = self.products.nearest(held, self._held, self._halves, limit)
+        self._settle(vectors, homes, rows, cells)
         return homes
 
     def near(self, vectors: Vectors, reach: float) -> tuple[Places, Places, Places]:
@@ -106,17 +114,21 @@ class Centroids:
     def _homes(self, vectors: Vectors, scores: Any) -> tuple[Places, Vectors, float]:
         """The nearest centre of each vector of a block, its score, and how far scores may be from the exact ones."""
         top, homes = self.products.largest(scores)
-        longest = float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max(initial=0))) * 1.001
-        error = 2 * product_error(vectors.shape[1], longest * self._longest + self._longest**2)
+        error = 2 * product_error(vectors.shape[1], _longest(vectors) * self._longest + self._longest**2)
         bounds = (top - np.float32(error)).astype(np.float32)
         unclear = np.flatnonzero(self.products.count_from(scores, bounds) > 1)
-        if len(unclear):
-            rows, cells = np.nonzero(self.products.at(scores, unclear) >= bounds[unclear, None])
-            exact = dots(vectors[unclear[rows]], self.vectors[cells]) - self._halves[cells]
-            order = np.lexsort((cells, -exact, rows))
-            firsts = order[np.unique(rows[order], return_index=True)[1]]
-            homes[unclear] = cells[firsts]
+        rows, cells = np.nonzero(self.products.at(scores, unclear) >= bounds[unclear, None])
+        self._settle(vectors, homes, unclear[rows], cells)
         return homes, top, error
+
+    def _settle(self, vectors: Vectors, homes: Places, rows: Places, cells: Places) -> None:
+        """Choose among the centres that may be the nearest ones of some vectors, given row by row."""
+        if not len(rows):
+            return
+        exact = dots(vectors[rows], self.vectors[cells]) - self._halves[cells]
+        order = np.lexsort((cells, -exact, rows))
+        firsts = order[np.unique(rows[order], return_index=True)[1]]
+        homes[rows[firsts]] = cells[firsts]
 
     def _blocks(self, count: int) -> list[slice]:
         step = self.products.rows_at_once
@@ -144,3 +156,8 @@ class Centroids:
         products = self.vectors.astype(np.float64) @ self.vectors.T.astype(np.float64)
         squared = 2 * (self._halves[:, None] + self._halves - products)
         return np.sqrt(np.maximum(squared, 0)).astype(np.float32)
+
+
+def _longest(vectors: Vectors) -> float:
+    """A length that no vector exceeds."""
+    return float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max(initial=0))) * 1.001

@@ -79,6 +79,21 @@ class ClusterSums:
             self.sums += products.sums_by(held, homes, count, self._shift)
         self.counts += np.bincount(homes, minlength=count)
 
+    def move(self, vectors: Vectors, before: Places, after: Places, products: Products, held: Any) -> None:
+        """Let vectors belong to other clusters than before; only those that change are added.
+
+        Args:
+            vectors: One in each row.
+            before, after: The numbers of their clusters.
+            products: What holds the same vectors.
+            held: The vectors there.
+        """
+        rows = np.flatnonzero(before != after)
+        some, count = products.take(held, rows), len(self.counts)
+        self.sums += products.sums_by(some, after[rows], count, self._shift)
+        self.sums -= products.sums_by(some, before[rows], count, self._shift)
+        self.counts += np.bincount(after[rows], minlength=count) - np.bincount(before[rows], minlength=count)
+
     def means(self) -> tuple[Vectors, NDArray[np.bool_]]:
         """The mean of each cluster, and which clusters have vectors."""
         return self._means().astype(np.float32), self.counts > 0
@@ -197,11 +212,14 @@ class KMeans:
         total = float(data.lengths.sum())
         homes = np.zeros(0, np.int64)
         iterations = 1 if self.algorithm == "mini-batch" else self.max_iter
+        sums = ClusterSums(len(centroids), vectors.shape[1], data.largest)
         for iteration in range(1, iterations + 1):
             placed = data.centroids(centroids)
             earlier, homes = homes, data.nearest(placed)
-            sums = ClusterSums(len(centroids), vectors.shape[1], data.largest)
-            sums.add(vectors, homes, placed.products, data.held(placed))
+            if iteration == 1:
+                sums.add(vectors, homes, placed.products, data.held(placed))
+            else:
+                sums.move(vectors, earlier, homes, placed.products, data.held(placed))
             inertia = max(total - sums.between(), 0.0)
             centroids, has_vectors = sums.means()
             if np.array_equal(earlier, homes) or before - inertia <= self.tol * inertia:
@@ -244,6 +262,7 @@ class _Data:
     def __init__(self, vectors: Vectors, device: str, largest: float) -> None:
         self.vectors, self.device, self.largest = vectors, device, largest
         self.lengths = dots(vectors, vectors)
+        self._longest = float(np.sqrt(self.lengths.max(initial=0))) * 1.001
         self._held: Any = None
 
     def centroids(self, vectors: Vectors) -> Centroids:
@@ -256,7 +275,7 @@ class _Data:
         return self._held
 
     def nearest(self, centroids: Centroids) -> Places:
-        return centroids.nearest(self.vectors, self.held(centroids))
+        return centroids.nearest(self.vectors, self.held(centroids), self._longest)
 
 
 def _spread_out(candidates: Vectors, weights: Places, count: int, draws: NDArray[np.float64]) -> Places:

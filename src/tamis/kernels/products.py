@@ -7,10 +7,13 @@ on.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tamis.kernels.unit_vectors import product_error
 
 __all__ = ["CpuProducts", "Products", "TorchProducts", "products_on"]
 
@@ -49,6 +52,24 @@ class Products(Protocol):
     def at(self, products: Any, rows: Places) -> Vectors:
         """Some rows of the products."""
 
+    def nearest(
+        self, matrix: Any, centres: Any, halves: NDArray[np.float64], longest: float
+    ) -> tuple[Places, Places, Places]:
+        """The row of ``centres`` with the largest product less ``halves``, for each row of a matrix that is held.
+
+        Args:
+            matrix, centres: Matrices that are held.
+            halves: Half of the squared length of each centre.
+            longest: No row of the matrix is longer.
+
+        Returns:
+            The number of that row, which is certain except for rows that have several candidates: then the numbers of
+            such rows, and of their candidates, row by row.
+        """
+
+    def take(self, matrix: Any, rows: Places) -> Any:
+        """Some rows of a matrix that is held."""
+
     def sums_by(self, matrix: Any, places: Places, count: int, shift: int) -> Places:
         """The rows of a matrix that is held, times ``2**shift`` and rounded, summed by the place given for each."""
 
@@ -85,6 +106,25 @@ class CpuProducts:
     def at(self, products: Vectors, rows: Places) -> Vectors:
         return products[rows]
 
+    def nearest(
+        self, matrix: Vectors, centres: Vectors, halves: NDArray[np.float64], longest: float
+    ) -> tuple[Places, Places, Places]:
+        error = _score_error(32, centres.shape[1], longest, halves)
+        homes, less = np.empty(len(matrix), np.int64), halves.astype(np.float32)
+        rows_found, cells_found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for start, stop in _steps(len(matrix), self.rows_at_once):
+            scores = self.multiply(matrix[start:stop], centres, less)
+            top, homes[start:stop] = self.largest(scores)
+            bounds = (top - np.float32(error)).astype(np.float32)
+            unclear = np.flatnonzero(self.count_from(scores, bounds) > 1)
+            rows, cells = np.nonzero(scores[unclear] >= bounds[unclear, None])
+            rows_found.append(unclear[rows] + start)
+            cells_found.append(cells)
+        return homes, np.concatenate(rows_found), np.concatenate(cells_found)
+
+    def take(self, matrix: Vectors, rows: Places) -> Vectors:
+        return matrix[rows]
+
     def sums_by(self, matrix: Vectors, places: Places, count: int, shift: int) -> Places:
         sums = np.zeros((count, matrix.shape[1]), np.int64)
         step = max(1, 2**23 // max(1, matrix.shape[1]))
@@ -114,6 +154,7 @@ class TorchProducts:
         import torch
 
         self._torch, self._device = torch, torch.device(device)
+        self._bits = (16, 32, 64) if self._multiplies_halves() else (32, 64)
         # Products of 19 bits, which some cards compute by themselves, would break the bound on the error.
         torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -144,6 +185,59 @@ class TorchProducts:
         found: Vectors = products[self._torch.from_numpy(rows).to(self._device)].cpu().numpy()
         return found
 
+    def nearest(
+        self, matrix: Any, centres: Any, halves: NDArray[np.float64], longest: float
+    ) -> tuple[Places, Places, Places]:
+        """What is not certain with numbers of 16 bits is computed again with 32, and then with 64."""
+        torch = self._torch
+        homes = torch.empty(len(matrix), dtype=torch.int64, device=self._device)
+        rows = torch.arange(len(matrix), device=self._device)
+        asked: Any = matrix
+        for bits in self._bits:
+            error = _score_error(bits, centres.shape[1], longest, halves)
+            if not np.isfinite(error):
+                continue
+            unclear = []
+            for start, stop in _steps(len(rows), self.rows_at_once):
+                scores = self._scores(asked[start:stop], centres, halves, bits)
+                top, places = scores.max(dim=1)
+                homes[rows[start:stop]] = places
+                unclear.append((scores >= (top - error)[:, None]).sum(dim=1) > 1)
+            rows = rows[torch.cat(unclear)] if unclear else rows
+            asked = matrix[rows]
+        rows_found, cells_found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for start, stop in _steps(len(rows), self.rows_at_once):
+            scores = self._scores(asked[start:stop], centres, halves, 64)
+            found, cells = (scores >= (scores.max(dim=1).values - error)[:, None]).nonzero(as_tuple=True)
+            rows_found.append(rows[start:stop][found].cpu().numpy())
+            cells_found.append(cells.cpu().numpy())
+        return homes.cpu().numpy(), np.concatenate(rows_found), np.concatenate(cells_found)
+
+    def _scores(self, rows: Any, centres: Any, halves: NDArray[np.float64], bits: int) -> Any:
+        torch = self._torch
+        less = torch.from_numpy(halves).to(self._device)
+        if bits == 16:
+            left, right = rows.half(), centres.half().T
+            made = torch.mm(left, right, out_dtype=torch.float32) if left.is_cuda else left.float() @ right.float()
+            return made.sub_(less.float())
+        if bits == 32:
+            return torch.addmm(less.float(), rows, centres.T, beta=-1)
+        return torch.addmm(less, rows.double(), centres.double().T, beta=-1)
+
+    def _multiplies_halves(self) -> bool:
+        """Whether products of 16-bit numbers can be had with 32 bits."""
+        torch = self._torch
+        one = torch.ones((16, 16), dtype=torch.float16, device=self._device)
+        if not one.is_cuda:
+            return True  # they are products of 32-bit numbers
+        try:
+            return bool((torch.mm(one, one, out_dtype=torch.float32) == 16).all())
+        except (NotImplementedError, RuntimeError, TypeError):
+            return False
+
+    def take(self, matrix: Any, rows: Places) -> Any:
+        return matrix[self._torch.from_numpy(rows).to(self._device)]
+
     def sums_by(self, matrix: Any, places: Places, count: int, shift: int) -> Places:
         torch = self._torch
         sums = torch.zeros((count, matrix.shape[1]), dtype=torch.int64, device=self._device)
@@ -154,6 +248,29 @@ class TorchProducts:
             sums.index_add_(0, held[rows], whole)  # whole numbers: the order of the additions does not count
         found: Places = sums.cpu().numpy()
         return found
+
+
+def _steps(count: int, step: int) -> Iterator[tuple[int, int]]:
+    return ((start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _score_error(bits: int, dimensions: int, longest: float, halves: NDArray[np.float64]) -> float:
+    """How far apart two scores of a row may seem while the exact ones are equal, with numbers of so many bits.
+
+    A score is a product less half of a squared length. Numbers of 16 bits that are too large for them have no bound.
+    """
+    centre = float(np.sqrt(2 * halves.max(initial=0)))
+    largest = max(longest, centre)
+    summing = product_error(dimensions, longest * centre + centre**2)
+    if bits == 64:
+        return 4 * 2.0**-29 * summing  # the exact scores are sums of 64-bit numbers, too
+    if bits == 32:
+        return 2 * summing
+    if largest > 2.0**15:
+        return float("inf")
+    # Each number is off by 2**-11 of itself, or by 2**-25 if it is very small.
+    rounding = 1.01 * 2.0**-10 * longest * centre + 2.0**-25 * np.sqrt(dimensions) * (longest + centre)
+    return float(2 * (rounding + 4 * summing))  # matrix units round sums less carefully
 
 
 def products_on(device: str = "cpu") -> Products:

@@ -60,10 +60,11 @@ class FusedLayers:
         import torch
 
         positions = tokens.positions[None] + self._first_position
-        states = self._embeddings(input_ids=tokens.ids[None], position_ids=positions)[0]
+        states: torch.Tensor = self._embeddings(input_ids=tokens.ids[None], position_ids=positions)[0]
         for layer in self._layers:
             inward = torch.nn.functional.linear(states, *layer.inward).view(-1, 3, self._heads, self._head_size)
-            seen = attend(*inward.unbind(1), tokens.offsets, tokens.longest).reshape(states.shape)
+            query, key, value = inward.unbind(1)
+            seen = attend(query, key, value, tokens.offsets, tokens.longest).reshape(states.shape)
             states = _normed(torch.nn.functional.linear(seen, *layer.across), states, layer.first_norm)
             made = torch.nn.functional.linear(self._widened(states, layer.widen), *layer.narrow)
             states = _normed(made, states, layer.second_norm)
