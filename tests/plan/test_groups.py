@@ -49,6 +49,13 @@ def test_gpu_stages_with_other_needs_have_workers_of_their_own() -> None:
     assert groups(in_gb, in_gb) == [(1, 0), (1, 0)]
 
 
+def test_gpu_stages_that_take_as_many_tokens_at_once_share_a_worker() -> None:
+    assert groups(on_gpu(1, batch_tokens=100), on_gpu(1, batch_tokens=100)) == [(2, 1)]
+    assert groups(on_gpu(1, batch_tokens=100), on_gpu(1, batch_tokens=200)) == [(1, 1), (1, 1)]
+    assert groups(on_gpu(1), on_gpu(1, batch_tokens=100)) == [(1, 1), (1, 1)]
+    assert groups(Step().with_(batch_rows=9), Step().with_(batch_rows=9)) == [(1, 0), (1, 0)]
+
+
 def test_a_stage_can_opt_out() -> None:
     assert groups(on_gpu(1), on_gpu(1, fuse=False)) == [(1, 1), (1, 1)]
     assert groups(Step(), Step().with_(fuse=False), Step()) == [(1, 0)] * 3

@@ -257,7 +257,7 @@ def _joined(before: Vertex, held: Resources, after: Vertex, fuse: bool) -> Resou
     a, b = before.stage, after.stage
     if a.is_sink_stage:
         return None  # its files exist only once the task is done
-    if before.is_source or _batches(b) or b.is_async:
+    if before.is_source or b.is_async or (_batches(b) and not _batch_alike(a, b)):
         return None
     if isinstance(b, BranchStage) and a.runtime_env == b.runtime_env:
         return held  # a branch itself does no work
@@ -299,6 +299,13 @@ def _cpus(stage: Stage) -> float:
 
 def _batches(stage: Stage) -> bool:
     return BatchLimit.of(stage) is not None
+
+
+def _batch_alike(a: Stage, b: Stage) -> bool:
+    """Whether two GPU stages take as many rows, bytes or tokens at once: the second can take the first one's tasks."""
+    limit = BatchLimit.of(a)
+    on_gpus = a.resources.requires_gpu and b.resources.requires_gpu
+    return on_gpus and limit is not None and limit.unit != "tasks" and limit == BatchLimit.of(b)
 
 
 def _fans_out(stage: Stage) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import numpy_array
@@ -16,7 +17,7 @@ from tamis.models.model import Model
 from tamis.models.published import labels_of, read_config
 from tamis.stages.base import ProcessingStage
 from tamis.stages.resources import Resources
-from tamis.stages.text.classifiers.existing_tokens import ExistingTokens
+from tamis.stages.text.classifiers.existing_tokens import unpadded_tokens
 from tamis.stages.text.models.inference import Inference
 from tamis.stages.text.models.model import TextModelStage
 from tamis.tasks import DocumentBatch
@@ -29,8 +30,6 @@ __all__ = ["OUTPUTS", "ClassifierStage", "DistributedDataClassifier", "labels_at
 
 OUTPUTS = "outputs"
 """The name under which the numbers of a model travel from :meth:`infer` to :meth:`finish`."""
-
-_UNPADDED = "_tokens"
 
 
 @dataclass(kw_only=True, repr=False)
@@ -138,8 +137,6 @@ class ClassifierStage(TextModelStage):
         self._scorer = self.make_scorer(device)
 
     def infer(self, tokens: TokenBatch) -> Mapping[str, Any]:
-        if self.use_existing_tokens:
-            self._check_tokens(tokens)
         return {OUTPUTS: self._scorer(tokens)}
 
     def outputs(self) -> tuple[list[str], list[str]]:
@@ -160,16 +157,23 @@ class ClassifierStage(TextModelStage):
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         if not self.use_existing_tokens:
             return super().decompose()
+        return [Inference(self, self._existing[0])]
+
+    def read_tokens(self, batch: DocumentBatch, tokens_field: str) -> pa.ChunkedArray:
+        if not self.use_existing_tokens:
+            return super().read_tokens(batch, tokens_field)
         ids, mask = self._existing
-        tokens = ExistingTokens(
+        is_there = self.use_existing_tokens is not True or mask in batch.get_columns()
+        found = unpadded_tokens(
+            batch,
             ids,
-            mask,
-            mask_is_optional=self.use_existing_tokens is True,
+            mask if is_there else None,
             max_seq_length=self.max_seq_length,
             ends_with_token=self.ends_with_token,
-            tokens_field=_UNPADDED,
+            name=self.name,
         )
-        return [tokens.with_(name=f"{self.name} tokens"), Inference(self, _UNPADDED, removes_tokens=True)]
+        self._check_tokens(found)
+        return found
 
     def without_tokens(self, batch: DocumentBatch) -> DocumentBatch:
         """A batch without the tokens that were there, unless they stay."""
@@ -183,10 +187,9 @@ class ClassifierStage(TextModelStage):
             return [self.tokens_field, "attention_mask"]
         return list(self.use_existing_tokens or [])
 
-    def _check_tokens(self, tokens: TokenBatch) -> None:
+    def _check_tokens(self, tokens: pa.ChunkedArray) -> None:
         """Refuse tokens of another vocabulary, which a GPU would answer with the end of the worker."""
-        words = self._scorer.vocab_size
-        largest = int(tokens.ids.max()) if len(tokens.ids) else 0
+        words, largest = self._scorer.vocab_size, pc.max(pc.list_flatten(tokens)).as_py() or 0
         if largest >= words:
             raise ValueError(
                 f"{self.name}: the existing tokens are not those of the model {self.source.name}: there is a token "

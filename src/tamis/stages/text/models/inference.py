@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from tamis.models.batch_runner import GPU_TOKENS, BatchRunner
 from tamis.models.token_batches import TokenRows
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
-from tamis.stages.column_values import read_column
 from tamis.tasks import DocumentBatch
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
         return self.stage.parameters()
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [self.tokens_field]
+        return ["data"], self.stage.inputs()[1] if self.stage.use_existing_tokens else [self.tokens_field]
 
     def outputs(self) -> tuple[list[str], list[str]]:
         return self.stage.outputs()
@@ -117,7 +116,7 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
         if self._runner is None:  # called by hand
             self.setup()
         assert self._runner is not None
-        columns = [read_column(task.data, self.tokens_field, self.name) for task in tasks]
+        columns = [self.stage.read_tokens(task, self.tokens_field) for task in tasks]
         halvings = self._runner.halvings
         chunks = [chunk for column in columns for chunk in column.chunks]
         with self._threads():

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tamis.models.model import Model
 from tamis.stages.base import CompositeStage, ProcessingStage, WorkerMetadata
+from tamis.stages.column_values import read_column
 from tamis.stages.resources import Resources
 from tamis.stages.text.models.inference import Inference
 from tamis.stages.text.models.tokenizer import TokenizerStage
@@ -79,6 +80,10 @@ class TextModelStage(CompositeStage[DocumentBatch, DocumentBatch]):
             or list for anything else.
         """
         raise NotImplementedError(f"{type(self).__name__} has no infer()")
+
+    def read_tokens(self, batch: DocumentBatch, tokens_field: str) -> pa.ChunkedArray:
+        """The tokens of each row of a batch, which the model is to be given: lists of numbers."""
+        return read_column(batch.data, tokens_field, self.name)
 
     def finish(self, batch: DocumentBatch, columns: Mapping[str, pa.Array]) -> DocumentBatch:
         """The batch with what was computed. Override it to derive columns, or to leave rows out (:meth:`keep`).
