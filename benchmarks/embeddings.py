@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import argparse
 import collections
+import copy
 import os
 import random
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -104,7 +107,9 @@ def encode(folder: str, texts: list[str], device: str, dtype: torch.dtype, sizes
         yield timed(f"encode, batch_size={size}", device, lambda size=size: run(size))
 
 
-def embed(folder: str, texts: list[str], device: str, dtype: str, *, compiled: bool) -> Iterator[Measured]:
+def embed(
+    folder: str, texts: list[str], device: str, dtype: str, *, compiled: bool, workers: int = 1
+) -> Iterator[Measured]:
     stage = EmbeddingCreatorStage(folder, dtype=dtype, compile=compiled)
     tokenizer, inference = stage.unfold()
     if device == "cpu":
@@ -127,18 +132,26 @@ def embed(folder: str, texts: list[str], device: str, dtype: str, *, compiled: b
         yield timed(way, device, lambda: np.concatenate(vectors(compute([tokenizer.process(c) for c in chunks]))))
         return
 
+    stages = [inference, *(copy.copy(inference) for _ in range(1, workers))]
+    for stage in stages[1:]:
+        stage.setup()
+
     def overlapped() -> NDArray[np.float32]:
-        made: list[DocumentBatch] = []
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            waiting: collections.deque[Future[DocumentBatch]] = collections.deque(
-                pool.submit(tokenizer.process, chunk) for chunk in chunks
-            )
-            while waiting:
-                ready = [waiting.popleft().result()]
-                while waiting and waiting[0].done() and len(ready) < 8:
-                    ready.append(waiting.popleft().result())
-                made += compute(ready)
-        return np.concatenate(vectors(made))
+        lock, made = threading.Lock(), {}
+        with ThreadPoolExecutor(os.cpu_count()) as pool, ThreadPoolExecutor(workers) as cards:
+            waiting = collections.deque((at, pool.submit(tokenizer.process, each)) for at, each in enumerate(chunks))
+
+            def work(stage: Any) -> None:
+                while True:
+                    with lock:
+                        ready = [waiting.popleft() for _ in range(min(8, len(waiting)))]
+                    if not ready:
+                        return
+                    done = stage.process_batch([tokens.result() for _, tokens in ready])
+                    made.update(zip((at for at, _ in ready), done, strict=True))
+
+            list(cards.map(work, stages))
+        return np.concatenate(vectors([made[at] for at in range(len(chunks))]))
 
     overlapped()
     suffix = ", compiled" if compiled else ""
@@ -167,21 +180,25 @@ def compare(name: str, texts: list[str], arguments: argparse.Namespace) -> None:
         needed = operations(folder, texts, SHAPES[name])
         numbers = torch.float32 if device == "cpu" else torch.bfloat16
         sizes = arguments.batch_sizes or ([8, 32] if device == "cpu" else [32, 256, 1024])
-        theirs = list(encode(folder, texts, device, numbers, sizes))
+        theirs = list(encode(folder, texts[: arguments.encode_passages], device, numbers, sizes))
         ours = [
             measured
             for dtype in (arguments.dtype if device == "cpu" else ["auto"])
             for compiled in ([False, True] if arguments.compile else [False])
-            for measured in embed(folder, texts, device, dtype, compiled=compiled)
+            for measured in embed(folder, texts, device, dtype, compiled=compiled, workers=arguments.workers)
         ]
     best = min(theirs, key=lambda measured: measured.seconds)
     peak = arguments.peak_tflops or (peak_of_card() if device != "cpu" else None)
     for measured in [*theirs, *ours]:
-        cosine = (measured.vectors * best.vectors).sum(axis=1)
-        cosine /= np.linalg.norm(measured.vectors, axis=1) * np.linalg.norm(best.vectors, axis=1)
-        share = "" if peak is None else f"  MFU {needed / measured.seconds / peak / 1e12:5.2f}"
-        rate, ratio = len(texts) / measured.seconds, best.seconds / measured.seconds
-        print(f"  {measured.way:28} {rate:10,.1f} texts/s  x {ratio:5.2f}  cosine >= {cosine.min():.5f}{share}")
+        count, known = len(measured.vectors), measured.vectors[: len(best.vectors)]
+        cosine = (known * best.vectors).sum(axis=1)
+        cosine /= np.linalg.norm(known, axis=1) * np.linalg.norm(best.vectors, axis=1)
+        rate = count / measured.seconds
+        ratio = rate / (len(best.vectors) / best.seconds)
+        used = "" if peak is None else f"  MFU {needed / len(texts) * rate / peak / 1e12:5.2f}"
+        print(
+            f"  {measured.way:28} {rate:10,.1f} texts/s  x {ratio:5.2f}  cosine >= {cosine.min():.5f}{used}", flush=True
+        )
 
 
 def peak_of_card() -> float | None:
@@ -193,6 +210,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", required=True, help="a Parquet file with a column 'text'")
     parser.add_argument("--passages", type=int, default=400)
+    parser.add_argument("--encode-passages", type=int, help="how many of them encode gets; all when not given")
+    parser.add_argument("--workers", type=int, default=1, help="that share the GPU")
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], help="on a CPU")
     parser.add_argument("--batch-sizes", type=int, nargs="+", help="of encode")
