@@ -238,8 +238,8 @@ class Model:
 
 @contextlib.contextmanager
 def _without_load_report() -> Iterator[None]:
-    """Keep ``transformers`` from warning of tensors that the class has no use for, such as those of the other tower."""
-    logger = logging.getLogger("transformers.modeling_utils")
+    """Keep ``transformers`` from warning of tensors that the class has no use for: those of the other tower."""
+    logger = logging.getLogger("transformers")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:

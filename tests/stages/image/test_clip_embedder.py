@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from small_vision_models import DIM, SIDE, encoded, images, reference, save_clip, save_open_clip  # noqa: E402
 
 from tamis import LocalExecutor, Pipeline  # noqa: E402
-from tamis.errors import DataError, ModelError  # noqa: E402
+from tamis.errors import ModelError  # noqa: E402
 from tamis.models.image_encoder import ImageEncoder, ImageRows  # noqa: E402
 from tamis.models.model import Model  # noqa: E402
 from tamis.stages.image.embedders import ImageEmbeddingStage  # noqa: E402
@@ -227,5 +227,5 @@ def test_tokens_are_in_no_report(models: dict[str, tuple[Path, Any]]) -> None:
 
 def test_decoding_errors_name_the_row(models: dict[str, tuple[Path, Any]]) -> None:
     batch = ImageBatch({"image_bytes": [encoded(0), b"broken"]}).named("x.tar")
-    with pytest.raises(DataError, match=r"x\.tar:1"):
+    with pytest.raises(ValueError, match=r"x\.tar:1"):
         ImageEmbeddingStage(str(models["clip"][0])).process(batch)

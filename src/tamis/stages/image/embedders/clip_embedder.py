@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.arrays import numpy_array
+from tamis.errors import DataError
 from tamis.models.batch_runner import BatchRunner
 from tamis.models.encoder import best_device, torch_threads
 from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG, ImagePreprocessing, read_preprocessing
@@ -302,7 +303,10 @@ def _decode(
     """Decode the images of some rows and make them as small as a model sees them."""
 
     def decode(row: int) -> None:
-        (pixels,) = batch.select([row]).pixels()
+        try:
+            (pixels,) = batch.select([row]).pixels()
+        except DataError as error:  # which would end the run: it is one row that cannot be read
+            raise ValueError(str(error)) from error
         into[row] = preprocessing.fitted(pixels)
 
     if threads == 1 or len(rows) == 1:
