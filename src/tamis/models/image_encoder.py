@@ -173,10 +173,12 @@ class TextTower:
 
     def __init__(self, model: Model, device: str = "cpu", dtype: str = "auto") -> None:
         torch = load_torch(f"the model {model.name}")
-        self._torch, self.device = torch, device
+        self._torch, self._name, self.device = torch, model.name, device
         numbers = number_type(torch, dtype, device)
-        network, self._is_siglip = _text_network(model)
-        self.network = network.to(device, numbers).requires_grad_(requires_grad=False)
+        load = lambda: _text_network(model).to(device, numbers).requires_grad_(requires_grad=False)  # noqa: E731
+        settings = ("texts", str(numbers), model.allow_pickle)
+        self.network = shared_network(model.folder(), settings, load) if device == "cpu" else load()
+        self._is_siglip = self.network.config.model_type == "siglip_text_model"
         config = self.network.config
         self._pad = int(getattr(config, "pad_token_id", None) or 0)
         self.most_tokens = int(config.max_position_embeddings)
@@ -185,9 +187,14 @@ class TextTower:
     def __call__(self, tokens: Any) -> torch.Tensor:
         """A vector for each row of a :class:`~tamis.models.token_batches.TokenBatch`."""
         torch = self._torch
+        if tokens.longest > self.most_tokens:
+            raise ModelError(
+                f"a text has {tokens.longest:,} tokens, and the model {self._name} reads {self.most_tokens}: give "
+                f"max_seq_length={self.most_tokens}, or less"
+            )
         with torch.inference_mode():
             ids, mask = tokens.padded(self._pad)
-            if self._is_siglip:  # trained on texts that are all filled up to the limit, and sees what they are filled with
+            if self._is_siglip:  # trained on texts that are filled up to the limit, and it sees what with
                 ids = torch.nn.functional.pad(ids, (0, self.most_tokens - ids.shape[1]), value=self._pad)
                 vectors = self.network(input_ids=ids).pooler_output
             else:
@@ -234,17 +241,17 @@ def _vision_network(model: Model) -> Any:
     )
 
 
-def _text_network(model: Model) -> tuple[Any, bool]:
-    """The part of a model that reads texts, and whether it is one of SigLIP."""
+def _text_network(model: Model) -> Any:
+    """The part of a model that reads texts."""
     if is_open_clip(model.folder()):
-        return load_text_tower(model), False
+        return load_text_tower(model)
     config = _config(model)
     if config.model_type == "clip":
         tower = config.text_config
         tower.projection_dim = config.projection_dim
-        return model.load("CLIPTextModelWithProjection", config=tower, whole=True), False
+        return model.load("CLIPTextModelWithProjection", config=tower, whole=True)
     if config.model_type == "siglip":
-        return model.load("SiglipTextModel", config=config.text_config, whole=True), True
+        return model.load("SiglipTextModel", config=config.text_config, whole=True)
     raise ModelError(
         f"the model {model.name} is of the kind {config.model_type!r}, without a part that reads texts: take a folder "
         "of the kind clip or siglip"
