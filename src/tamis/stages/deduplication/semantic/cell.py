@@ -151,7 +151,8 @@ class _Search:
     def _note_repeats(self, rows: Places, block: Vectors) -> None:
         """Note which rows of a block have the vector of a row before them, of the same kind."""
         hashes = hash_text_64(vector_column(block)) ^ self._cell.is_home[rows].astype(np.uint64)
-        new, firsts = np.unique(hashes, return_index=True)
+        firsts = np.unique(hashes, return_index=True)[1]
+        new = hashes[firsts]
         places = np.searchsorted(self._seen, new)
         is_new = np.ones(len(new), np.bool_)
         inside = places < len(self._seen)
