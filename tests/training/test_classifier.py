@@ -16,6 +16,7 @@ from tamis.cli import main
 from tamis.errors import ColumnError, DataError, ModelError, PlanError
 from tamis.models.text_classifier import Features, load_text_classifier
 from tamis.training import evaluate_classifier, train_classifier
+from tamis.training.evaluation import evaluate
 from tamis.training.sample import TextSample, content_keys
 from tamis.training.split import CALIBRATION, TEST, TRAIN, groups_of, parts_of
 
@@ -195,6 +196,14 @@ def test_texts_like_some_seeds_are_found(tmp_path: Path) -> None:
     assert trained.labels == ["other", "seed"]
     shares = load_text_classifier(str(tmp_path / "model")).probabilities(pa.array(["bake fry stir", "debug the stack"]))
     assert shares[0, 1] > 5 * shares[1, 1]
+
+
+def test_a_label_that_is_never_predicted_counts_in_the_mean_of_f1() -> None:
+    """Issue 13: it was left out, so that a classifier that always says the same had a macro F1 of nearly 1."""
+    always_a = np.array([[0.9, 0.1, 0.0]] * 10)
+    found = evaluate(["a", "b", "c"], always_a, np.array([0] * 9 + [1], np.int32), pa.array(["text"] * 10))
+    assert [figures.f1 for figures in found.by_label] == [18 / 19, 0.0, None]
+    assert found.macro_f1 == 9 / 19
 
 
 def test_a_sample_of_a_larger_input_keeps_rare_labels(tmp_path: Path) -> None:
