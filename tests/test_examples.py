@@ -18,6 +18,7 @@ PRINTS = {
     "branches.py": "dropped: 1 rows",
     "custom_stage.py": "'sentences': 2",
     "first_pipeline.py": "word_count outside",
+    "language_to_unique.py": "documents in English: 2286",
     "resources.py": "0.25 gpu",
     "shuffle.py": "the longest text of each site",
     "tinystories.py": "the same with a modifier and a filter of one's own: True",

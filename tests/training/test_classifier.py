@@ -16,6 +16,7 @@ from tamis.cli import main
 from tamis.errors import ColumnError, DataError, ModelError, PlanError
 from tamis.models.text_classifier import Features, load_text_classifier
 from tamis.training import evaluate_classifier, train_classifier
+from tamis.training.evaluation import evaluate
 from tamis.training.sample import TextSample, content_keys
 from tamis.training.split import CALIBRATION, TEST, TRAIN, groups_of, parts_of
 
@@ -61,6 +62,56 @@ def test_a_classifier_learns_what_sets_labels_apart(labelled: str, tmp_path: Pat
     assert model.labels == ("code", "food")
     assert shares[0, 1] > 0.5 > shares[1, 1]
     assert shares.sum(axis=1).tolist() == pytest.approx([1, 1, 1])
+
+
+def with_vectors(rows: list[dict[str, Any]], length: int = 24) -> list[dict[str, Any]]:
+    """Rows with vectors that have something to do with the label, of any length but zero."""
+    chance = np.random.default_rng(1)
+    centres = {label: chance.normal(size=length) for label in TOPICS}
+    return [
+        {**row, "vector": (chance.uniform(0.1, 30) * (centres[row["label"]] + chance.normal(size=length))).tolist()}
+        for row in rows
+    ]
+
+
+def test_a_classifier_of_embeddings(tmp_path: Path) -> None:
+    rows = with_vectors(rows_of(300))
+    rows[0]["vector"], rows[1]["vector"] = None, [0.0] * 24
+    rows[2]["text"] = rows[4]["text"]  # the same text with another vector
+    labelled = write(tmp_path / "rows.jsonl", rows)
+    trained = train_classifier(labelled, str(tmp_path / "model"), embedding_field="vector")
+    assert trained.evaluation.accuracy >= 0.95
+    assert "2 texts have no vector and were left out." in trained.notes
+    card = (tmp_path / "model/README.md").read_text()
+    assert "the vectors in the column `vector`, of 24 numbers" in card
+    assert 'embedding_field="vector")' in card
+    shuffled = pa.Table.from_pylist(random.Random(2).sample(rows, len(rows)))
+    pq.write_table(shuffled, tmp_path / "rows.parquet", row_group_size=70)
+    train_classifier(str(tmp_path / "rows.parquet"), str(tmp_path / "other"), embedding_field="vector")
+    assert files_of(tmp_path / "model").keys() == files_of(tmp_path / "other").keys()
+    assert (tmp_path / "model/model.safetensors").read_bytes() == (tmp_path / "other/model.safetensors").read_bytes()
+    found = evaluate_classifier(str(tmp_path / "model"), labelled)
+    assert found.rows == 297
+    assert found.accuracy is not None
+    assert found.accuracy >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "embeddings"}, "give embedding_field"),
+        ({"kind": "fasttext", "embedding_field": "vector"}, "is for texts"),
+        ({"embedding_field": "nothing"}, "there is no column 'nothing'"),
+        ({"embedding_field": "text"}, "not vectors"),
+        ({"embedding_field": "mixed"}, "different lengths: 2 and 3"),
+    ],
+)
+def test_embeddings_that_cannot_be_learnt_from_are_refused(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    rows = [{**row, "mixed": [1.0] * (2 + n % 2)} for n, row in enumerate(with_vectors(rows_of(20)))]
+    with pytest.raises((PlanError, ColumnError, DataError), match=message):
+        train_classifier(write(tmp_path / "rows.jsonl", rows), str(tmp_path / "model"), **settings)
 
 
 @pytest.mark.parametrize("kind", ["linear", "fasttext"])
@@ -145,6 +196,14 @@ def test_texts_like_some_seeds_are_found(tmp_path: Path) -> None:
     assert trained.labels == ["other", "seed"]
     shares = load_text_classifier(str(tmp_path / "model")).probabilities(pa.array(["bake fry stir", "debug the stack"]))
     assert shares[0, 1] > 5 * shares[1, 1]
+
+
+def test_a_label_that_is_never_predicted_counts_in_the_mean_of_f1() -> None:
+    """Issue 13: it was left out, so that a classifier that always says the same had a macro F1 of nearly 1."""
+    always_a = np.array([[0.9, 0.1, 0.0]] * 10)
+    found = evaluate(["a", "b", "c"], always_a, np.array([0] * 9 + [1], np.int32), pa.array(["text"] * 10))
+    assert [figures.f1 for figures in found.by_label] == [18 / 19, 0.0, None]
+    assert found.macro_f1 == 9 / 19
 
 
 def test_a_sample_of_a_larger_input_keeps_rare_labels(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         label_where=arguments.label_where,
         seeds=arguments.seeds,
         kind=arguments.kind,
+        embedding_field=arguments.embeddings,
         features=features,
         epochs=arguments.epochs,
         test_share=arguments.test_share,

@@ -29,6 +29,9 @@ def add_train_classifier(command: argparse.ArgumentParser) -> None:
         help="files with texts like those that are wanted; INPUT has others, without labels",
     )
     command.add_argument("--kind", choices=("linear", "fasttext"), default="linear", help="what to train (%(default)s)")
+    command.add_argument(
+        "--embeddings", metavar="NAME", help="train on the vectors in this column instead of the words of the texts"
+    )
     command.add_argument("--test-share", metavar="F", type=_share, default=0.2, help="share for the test (%(default)s)")
     command.add_argument("--seed", metavar="N", type=count, default=0, help="choose other texts (%(default)s)")
     command.add_argument("--epochs", metavar="N", type=positive, default=10, help="passes, at most (%(default)s)")

@@ -1,7 +1,8 @@
 """Text classifiers that tamis trains: a folder with a configuration, weights and a card, and what they predict.
 
-``config.json`` names the labels, the features, the temperature and the hash of the weights. Weights of kind ``linear``
-are in ``model.safetensors``, those of kind ``fasttext`` in ``model.bin``. Nothing in a folder is code.
+``config.json`` names the labels, the features, the temperature and the hash of the weights. Weights of the kinds
+``linear`` and ``embeddings`` are in ``model.safetensors``, those of kind ``fasttext`` in ``model.bin``. Nothing in a
+folder is code.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tamis.errors import ModelError, did_you_mean
 from tamis.kernels.ngram_features import MOST_BITS, ngram_vectors
 from tamis.kernels.text_units import UNITS
+from tamis.kernels.unit_vectors import unit_rows
 from tamis.kernels.utf8 import Utf8
 from tamis.models.fasttext import ends_within, load_fasttext
 from tamis.models.tensor_file import read_tensors, write_tensors
@@ -34,6 +36,8 @@ __all__ = [
     "Features",
     "LinearWeights",
     "TextClassifier",
+    "VectorFeatures",
+    "VectorWeights",
     "Weights",
     "cut_texts",
     "load_text_classifier",
@@ -44,10 +48,10 @@ __all__ = [
 FORMAT: Final = "tamis text classifier"
 VERSION: Final = 1
 CONFIG: Final = "config.json"
-KINDS: Final = ("linear", "fasttext")
-"""The kinds of classifiers."""
+KINDS: Final = ("linear", "fasttext", "embeddings")
+"""The kinds of classifiers: of texts, and of texts of which embeddings are there."""
 
-WEIGHTS: Final = {"linear": "model.safetensors", "fasttext": "model.bin"}
+WEIGHTS: Final = {"linear": "model.safetensors", "fasttext": "model.bin", "embeddings": "model.safetensors"}
 """The file of the weights, by kind."""
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -83,8 +87,21 @@ class Features:
             raise ValueError(f"max_bytes={self.max_bytes}: must be at least 1")
 
 
+@dataclass(frozen=True)
+class VectorFeatures:
+    """What a classifier of embeddings looks at.
+
+    Args:
+        embedding_field: The column with the vectors that it was trained on.
+        length: How many numbers they have.
+    """
+
+    embedding_field: str
+    length: int
+
+
 class Weights(Protocol):
-    """What a classifier has learnt."""
+    """What a classifier has learnt from texts."""
 
     def scores(self, texts: pa.Array) -> NDArray[np.float64]:
         """The logarithm of the probability of each label, up to a constant, for each text."""
@@ -156,6 +173,37 @@ class FastTextWeights:
 
 
 @dataclass(frozen=True, eq=False)
+class VectorWeights:
+    """A multinomial logistic regression on vectors of length one.
+
+    Args:
+        weights: A row for each number of a vector, a column for each label.
+        bias: One number for each label.
+    """
+
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float64]
+
+    def scores(self, vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The scores of each vector: its product with the weights, and the bias."""
+        found: NDArray[np.float64] = unit_rows(vectors)[0] @ self.weights + self.bias
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write them."""
+        write_tensors(path, {"bias": self.bias, "weights": self.weights}, {"format": FORMAT})
+
+    @classmethod
+    def load(cls, path: Path, shape: tuple[int, int]) -> VectorWeights:
+        """Read them."""
+        arrays, _ = read_tensors(path)
+        weights, bias = arrays.get("weights"), arrays.get("bias")
+        if weights is None or bias is None or weights.shape != shape or bias.shape != shape[1:]:
+            raise ModelError(f"{path} does not hold the weights that {CONFIG} describes")
+        return cls(np.array(weights, np.float32), np.array(bias, np.float64))
+
+
+@dataclass(frozen=True, eq=False)
 class TextClassifier:
     """A classifier of texts. Made by :func:`load_text_classifier`.
 
@@ -169,13 +217,33 @@ class TextClassifier:
 
     labels: tuple[str, ...]
     kind: str
-    features: Features
-    weights: Weights
+    features: Features | VectorFeatures
+    weights: Weights | VectorWeights
     temperature: float = 1.0
 
     def probabilities(self, texts: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
         """The probability of each label, for each text: one row each. A null is an empty text."""
+        if isinstance(self.features, VectorFeatures) or isinstance(self.weights, VectorWeights):
+            raise ModelError(
+                "the model was trained on embeddings, not on texts: give TrainedClassifier embedding_field, the column "
+                "with the vectors"
+            )
         return softmax(self.weights.scores(cut_texts(texts, self.features.max_bytes)) / self.temperature)
+
+    def probabilities_of_vectors(self, vectors: NDArray[np.float32], needed_by: str) -> NDArray[np.float64]:
+        """The probability of each label, for each vector: one row each."""
+        if not isinstance(self.features, VectorFeatures) or not isinstance(self.weights, VectorWeights):
+            raise ModelError(
+                f"{needed_by}: the model was trained on texts, not on embeddings: leave out embedding_field"
+            )
+        if vectors.shape[1] != self.features.length and len(vectors):
+            raise ModelError(
+                f"{needed_by}: the model was trained on vectors of {self.features.length} numbers, but these have "
+                f"{vectors.shape[1]}: embed with the stage and the settings that were used for the training"
+            )
+        if not len(vectors):
+            return np.zeros((0, len(self.labels)))
+        return softmax(self.weights.scores(vectors) / self.temperature)
 
     def number_of(self, label: str, needed_by: str) -> int:
         """The place of a label; ``ModelError`` if it is not one of this model's."""
@@ -266,7 +334,8 @@ def _loaded(path: str, changed_ns: int) -> TextClassifier:
     if version != VERSION:
         raise ModelError(f"{path} has version {version}; this tamis reads version {VERSION}. Train the model again")
     try:
-        kind, labels, features = config["kind"], tuple(config["labels"]), Features(**config["features"])
+        kind, labels = config["kind"], tuple(config["labels"])
+        features = (VectorFeatures if kind == "embeddings" else Features)(**config["features"])
         weights = Path(path).parent / WEIGHTS[kind]
         digest, temperature = config["weights"]["sha256"], float(config["temperature"])
     except (KeyError, TypeError, ValueError) as error:
@@ -275,8 +344,10 @@ def _loaded(path: str, changed_ns: int) -> TextClassifier:
         raise ModelError(
             f"{weights} is not the file that {path} was written for: it is missing, damaged or was changed"
         )
-    held: Weights
-    if kind == "linear":
+    held: Weights | VectorWeights
+    if isinstance(features, VectorFeatures):
+        held = VectorWeights.load(weights, (features.length, len(labels)))
+    elif kind == "linear":
         held = LinearWeights.load(weights, features)
     else:
         held = FastTextWeights(str(weights), len(labels))

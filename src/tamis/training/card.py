@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tamis
-from tamis.models.text_classifier import Features
+from tamis.models.text_classifier import Features, VectorFeatures
 
 if TYPE_CHECKING:
     from tamis.training.classifier import TrainedModel
@@ -18,7 +18,7 @@ _MOST_LABELS = 30
 _UNITS = {"token": "words and marks, in lower case", "word": "words", "character": "characters"}
 
 
-def card_text(trained: TrainedModel, kind: str, features: Features) -> str:
+def card_text(trained: TrainedModel, kind: str, features: Features | VectorFeatures) -> str:
     """The card.
 
     Args:
@@ -28,19 +28,14 @@ def card_text(trained: TrainedModel, kind: str, features: Features) -> str:
     """
     found, texts = trained.evaluation, trained.training["texts"]
     name = Path(trained.folder).name
-    what = (
-        f"a multinomial logistic regression on hashed n-grams: 1 to {features.longest} {_UNITS[features.unit]}"
-        if kind == "linear"
-        else f"a fastText model on n-grams of 1 to {features.longest} words"
-    )
-    looks = "" if features.max_bytes is None else f", of the first {features.max_bytes:,} bytes of a text"
+    what, given = _what(kind, features)
     parts = [
         f"# {name}",
-        f"A text classifier trained with tamis {tamis.__version__}: {what}{looks}.",
+        f"A text classifier trained with tamis {tamis.__version__}: {what}.",
         f"Labels: {', '.join(f'`{label}`' for label in trained.labels)}.",
         "## Use",
         "```python\nfrom tamis.stages.text.trained_classifier import TrainedClassifier\n\n"
-        f"stage = TrainedClassifier(model={_quoted(name)}, filter_by=[{_quoted(trained.labels[-1])}])\n```",
+        f"stage = TrainedClassifier(model={_quoted(name)}, filter_by=[{_quoted(trained.labels[-1])}]{given})\n```",
         "## Training",
         f"{texts['training']:,} texts for training, {texts['calibration']:,} for calibration, {texts['test']:,} for "
         f"the test; seed {trained.training['seed']}. Texts that are equal or nearly equal are in the same part.",
@@ -91,6 +86,20 @@ def card_text(trained: TrainedModel, kind: str, features: Features) -> str:
     doubts = [[f"{d.score:.3f}", _cell(d.label), _cell(d.predicted), _cell(d.text)] for d in found.doubtful]
     parts += ["### Least certain", _table(["probability", "label", "predicted", "text"], doubts), ""]
     return "\n\n".join(parts)
+
+
+def _what(kind: str, features: Features | VectorFeatures) -> tuple[str, str]:
+    """What was trained, and a further argument of the stage that uses it."""
+    if isinstance(features, VectorFeatures):
+        given = f", embedding_field={_quoted(features.embedding_field)}"
+        column = f"`{features.embedding_field}`, of {features.length:,} numbers, scaled to length 1"
+        return f"a multinomial logistic regression on the vectors in the column {column}", given
+    what = (
+        f"a multinomial logistic regression on hashed n-grams: 1 to {features.longest} {_UNITS[features.unit]}"
+        if kind == "linear"
+        else f"a fastText model on n-grams of 1 to {features.longest} words"
+    )
+    return what + ("" if features.max_bytes is None else f", of the first {features.max_bytes:,} bytes of a text"), ""
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

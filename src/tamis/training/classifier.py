@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from tamis.models.text_classifier import (
     WEIGHTS,
     Features,
     TextClassifier,
+    VectorFeatures,
     cut_texts,
     load_text_classifier,
     save_config,
@@ -28,8 +29,8 @@ from tamis.models.text_classifier import (
 )
 from tamis.training.card import card_text
 from tamis.training.evaluation import Evaluation, evaluate, fit_temperature
-from tamis.training.fitting import LinearTraining, fit_fasttext, fit_linear
-from tamis.training.inputs import InputRows, RowCounts
+from tamis.training.fitting import LinearTraining, fit_fasttext, fit_linear, fit_vectors
+from tamis.training.inputs import InputRows, RowCounts, VectorsOfTexts
 from tamis.training.model_folder import model_folder
 from tamis.training.sample import TextSample
 from tamis.training.split import CALIBRATION, TEST, TRAIN, groups_of, parts_of
@@ -90,6 +91,7 @@ class _Sampled:
     counts: RowCounts
     seen: dict[str, int]
     is_whole: bool
+    sources: list[InputRows]
 
 
 def train_classifier(
@@ -101,6 +103,7 @@ def train_classifier(
     label_where: str | None = None,
     seeds: str | Sequence[str] | None = None,
     kind: str = "linear",
+    embedding_field: str | None = None,
     features: Features | None = None,
     epochs: int = 10,
     test_share: float = 0.2,
@@ -120,7 +123,9 @@ def train_classifier(
         label_where: Instead, a condition such as ``"stars >= 4"``, for the labels ``"true"`` and ``"false"``.
         seeds: Instead, files with texts like those that are wanted, which get the label ``"seed"``. A sample of the
             texts in ``paths``, ten times as many, gets the label ``"other"``.
-        kind: ``"linear"``, or ``"fasttext"``, which needs the extra ``language``.
+        kind: ``"linear"``, ``"fasttext"``, which needs the extra ``language``, or ``"embeddings"``.
+        embedding_field: The column with a vector for each text, for a linear classifier of these; ``kind`` is then
+            ``"embeddings"``. The texts are for the split and the card.
         features: What to look at. With fastText, only ``longest`` and ``max_bytes`` are used.
         epochs: How often to pass over the texts, at most.
         test_share: The share of the texts that is kept for the evaluation, 0 to 0.8.
@@ -137,7 +142,9 @@ def train_classifier(
     (['bad', 'good'], 1.0)
     """
     features = features or Features()
-    _check(kind, epochs, test_share, max_rows, (label_field, label_where, seeds))
+    if embedding_field is not None and kind == "linear":
+        kind = "embeddings"
+    _check(kind, embedding_field, epochs, test_share, max_rows, (label_field, label_where, seeds))
     given, wanted = _listed(paths), _listed(seeds) if seeds is not None else None
     with model_folder(output, FORMAT) as folder:
         if wanted is not None:
@@ -147,7 +154,7 @@ def train_classifier(
             rows = InputRows(given, text_field, column, label_where, format_name=format_name)
             sampled = _sampled(rows, TextSample(max_rows, SAMPLE_BYTES, seed))
         _check_labels(sampled, features, kind)
-        return _train(sampled, output, folder, kind, features, epochs, test_share, seed)
+        return _train(sampled, output, folder, kind, features, epochs, test_share, seed, embedding_field)
 
 
 def evaluate_classifier(
@@ -156,6 +163,7 @@ def evaluate_classifier(
     *,
     text_field: str = "text",
     label_field: str = "label",
+    embedding_field: str | None = None,
     max_rows: int = SAMPLE_ROWS,
     format_name: str | None = None,
 ) -> Evaluation:
@@ -168,12 +176,17 @@ def evaluate_classifier(
         paths: JSON lines, Parquet or CSV files, directories or patterns.
         text_field: The column with the text.
         label_field: The column with the label.
+        embedding_field: The column with the vectors, for a model that was trained on embeddings: that of the training
+            when not given.
         max_rows: If there are more texts, a sample of about so many is used.
         format_name: The format of the files; by their names when not given.
     """
     model = load_text_classifier(folder, "evaluate_classifier")
     rows = InputRows(_listed(paths), text_field, label_field, format_name=format_name)
     sampled = _sampled(rows, TextSample(max_rows, SAMPLE_BYTES, 0))
+    vectors = None
+    if isinstance(model.features, VectorFeatures):
+        sampled, vectors, _ = _with_vectors(sampled, embedding_field or model.features.embedding_field, 0)
     places = np.array([model.labels.index(name) if name in model.labels else -1 for name in sampled.labels], np.int32)
     truth = places[sampled.truth] if len(sampled.truth) else sampled.truth
     unseen = {name: int((sampled.truth == n).sum()) for n, name in enumerate(sampled.labels) if places[n] < 0}
@@ -183,12 +196,22 @@ def evaluate_classifier(
             path=", ".join(_listed(paths)),
         )
     texts = sampled.texts.filter(arrow_array(truth >= 0))
-    return evaluate(model.labels, model.probabilities(texts), truth[truth >= 0], texts, unseen)
+    if vectors is None:
+        shares = model.probabilities(texts)
+    else:
+        shares = model.probabilities_of_vectors(vectors[truth >= 0], "evaluate_classifier")
+    return evaluate(model.labels, shares, truth[truth >= 0], texts, unseen)
 
 
-def _check(kind: str, epochs: int, test_share: float, max_rows: int, labels: Sequence[Any]) -> None:
+def _check(
+    kind: str, embedding_field: str | None, epochs: int, test_share: float, max_rows: int, labels: Sequence[Any]
+) -> None:
     if kind not in KINDS:
         raise PlanError(f"kind={kind!r}: must be one of {', '.join(map(repr, KINDS))}.{did_you_mean(kind, KINDS)}")
+    if kind == "embeddings" and embedding_field is None:
+        raise PlanError("kind='embeddings': give embedding_field, the column with the vectors")
+    if kind == "fasttext" and embedding_field is not None:
+        raise PlanError("kind='fasttext' is for texts; leave out embedding_field, or kind")
     if epochs < 1:
         raise PlanError(f"epochs={epochs}: must be at least 1")
     if not 0 <= test_share <= 0.8:
@@ -225,7 +248,17 @@ def _sampled(rows: InputRows, sample: TextSample) -> _Sampled:
     places = np.array([ordered.index(name) for name in names], np.int32)
     seen = {name: int(sample.seen[number]) for name, number in names.items()}
     truth = places[truth] if len(truth) else truth
-    return _Sampled(ordered, texts, truth, keys, rows.counts, dict(sorted(seen.items())), sample.is_whole)
+    return _Sampled(ordered, texts, truth, keys, rows.counts, dict(sorted(seen.items())), sample.is_whole, [rows])
+
+
+def _with_vectors(sampled: _Sampled, field: str, seed: int) -> tuple[_Sampled, NDArray[np.float32], int]:
+    """The texts that have a vector, their vectors, and how many have none."""
+    found = VectorsOfTexts(sampled.keys)
+    for source in sampled.sources:
+        replace(source).add_vectors(found, field, seed)
+    vectors, is_there = found.finish()
+    texts, truth, keys = sampled.texts.filter(arrow_array(is_there)), sampled.truth[is_there], sampled.keys[is_there]
+    return replace(sampled, texts=texts, truth=truth, keys=keys), vectors[is_there], int((~is_there).sum())
 
 
 def _from_seeds(
@@ -254,6 +287,7 @@ def _from_seeds(
         wanted.counts + others.counts,
         {**others.seen, **wanted.seen},
         wanted.is_whole and others.is_whole,
+        [*wanted.sources, *others.sources],
     )
 
 
@@ -294,31 +328,46 @@ def _train(
     epochs: int,
     test_share: float,
     seed: int,
+    embedding_field: str | None,
 ) -> TrainedModel:
+    vectors, without_vector = None, 0
+    if embedding_field is not None:
+        sampled, vectors, without_vector = _with_vectors(sampled, embedding_field, seed)
+        _check_labels(sampled, features, kind)
     names, texts = sampled.labels, cut_texts(sampled.texts, features.max_bytes)
     groups = groups_of(texts)
     parts = parts_of(groups, sampled.keys, sampled.truth, CALIBRATION_SHARE, test_share)
-    of_part = [(texts.filter(arrow_array(parts == part)), sampled.truth[parts == part]) for part in range(3)]
+    seen: Any = texts if vectors is None else vectors
+    of_part = [(_chosen(seen, parts == part), sampled.truth[parts == part]) for part in range(3)]
     train, held_out, test = of_part[TRAIN], of_part[CALIBRATION], of_part[TEST]
-    if kind == "linear":
+    looks_at: Features | VectorFeatures = features
+    if vectors is not None and embedding_field is not None:
+        looks_at = VectorFeatures(embedding_field, vectors.shape[1])
+        fitted = fit_vectors(*train, len(names), LinearTraining(epochs), seed, held_out)
+        fitted.save(folder / WEIGHTS[kind])
+        weights: Any = fitted
+    elif kind == "linear":
         linear = fit_linear(*train, len(names), features, LinearTraining(epochs), seed, held_out)
         linear.save(folder / WEIGHTS[kind])
-        weights: Any = linear
+        weights = linear
     else:
         path = folder / WEIGHTS[kind]
         weights = fit_fasttext(*train, len(names), path, epochs, features.longest, seed)
     notes = _notes(sampled, groups, parts)
+    if without_vector:
+        notes.append(f"{without_vector:,} texts have no vector and were left out.")
     temperature = 1.0
     if len(held_out[1]) >= _LEAST_CALIBRATION:
         temperature = fit_temperature(weights.scores(held_out[0]), held_out[1])
     else:
         notes.append(f"There are fewer than {_LEAST_CALIBRATION} texts for calibration: probabilities are as trained.")
-    before = evaluate(names, softmax(weights.scores(test[0])), test[1], test[0])
-    found = evaluate(names, softmax(weights.scores(test[0]) / temperature), test[1], test[0])
+    shown, scores = _chosen(texts, parts == TEST), weights.scores(test[0])
+    before = evaluate(names, softmax(scores), test[1], shown)
+    found = evaluate(names, softmax(scores / temperature), test[1], shown)
     missing = [figures.label for figures in found.by_label if not figures.rows]
     if missing and test_share:
-        shown = ", ".join(map(repr, missing[:5]))
-        notes.append(f"The test has no text with {shown}: too few texts differ enough to be split.")
+        some = ", ".join(map(repr, missing[:5]))
+        notes.append(f"The test has no text with {some}: too few texts differ enough to be split.")
     training = {
         "texts": {"training": len(train[1]), "calibration": len(held_out[1]), "test": len(test[1])},
         "rows_read": asdict(sampled.counts),
@@ -328,12 +377,17 @@ def _train(
         "epochs": epochs,
         "calibration_error_before": before.calibration_error,
     }
-    save_config(folder, TextClassifier(tuple(names), kind, features, weights, temperature), training)
+    save_config(folder, TextClassifier(tuple(names), kind, looks_at, weights, temperature), training)
     trained = TrainedModel(output, names, sampled.counts, training, found, temperature, notes)
     written = json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n"
     (folder / EVALUATION).write_text(written, encoding="utf-8")
-    (folder / "README.md").write_text(card_text(trained, kind, features), encoding="utf-8")
+    (folder / "README.md").write_text(card_text(trained, kind, looks_at), encoding="utf-8")
     return trained
+
+
+def _chosen(seen: Any, is_chosen: NDArray[np.bool_]) -> Any:
+    """Some of the texts, or of the vectors."""
+    return seen[is_chosen] if isinstance(seen, np.ndarray) else seen.filter(arrow_array(is_chosen))
 
 
 def _notes(sampled: _Sampled, groups: NDArray[np.int64], parts: NDArray[np.int8]) -> list[str]:

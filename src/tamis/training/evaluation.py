@@ -225,7 +225,7 @@ def _of_label(label: str, confusion: NDArray[np.int64], number: int) -> LabelFig
     right = int(confusion[number, number])
     precision = right / predicted if predicted else None
     recall = right / rows if rows else None
-    f1 = None if precision is None or recall is None else 2 * right / (rows + predicted)
+    f1 = 2 * right / (rows + predicted) if rows else None  # 0, and not unknown, for a label that is never predicted
     return LabelFigures(label, rows, predicted, precision, recall, f1)
 
 

@@ -18,10 +18,18 @@ from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError, ModelError
 from tamis.kernels.ngram_features import SparseRows, descend, ngram_vectors
+from tamis.kernels.unit_vectors import unit_rows
 from tamis.kernels.utf8 import Utf8
-from tamis.models.text_classifier import FastTextWeights, Features, LinearWeights, fasttext_lines, softmax
+from tamis.models.text_classifier import (
+    FastTextWeights,
+    Features,
+    LinearWeights,
+    VectorWeights,
+    fasttext_lines,
+    softmax,
+)
 
-__all__ = ["LinearTraining", "fit_fasttext", "fit_linear"]
+__all__ = ["LinearTraining", "fit_fasttext", "fit_linear", "fit_vectors"]
 
 _BLOCK_BYTES: Final = 1 << 20
 _TRAIN: Final = (
@@ -67,8 +75,57 @@ def fit_linear(
         seed: Of the order of the texts.
         held_out: Other texts and their labels, by which the best pass is chosen; there may be none.
     """
-    vectors, others = _vectors(texts, features), _vectors(held_out[0], features)
-    weights = np.zeros((1 << features.bits, label_count), np.float32)
+    found = _fitted(
+        (_vectors(texts, features), truth),
+        (_vectors(held_out[0], features), held_out[1]),
+        (1 << features.bits, label_count),
+        training,
+        seed,
+    )
+    return LinearWeights(features, *found)
+
+
+def fit_vectors(
+    vectors: NDArray[np.float32],
+    truth: NDArray[np.int32],
+    label_count: int,
+    training: LinearTraining,
+    seed: int,
+    held_out: tuple[NDArray[np.float32], NDArray[np.int32]],
+) -> VectorWeights:
+    """Fit a multinomial logistic regression on vectors, whatever their lengths.
+
+    Args:
+        vectors: One in each row.
+        truth: The number of each vector's label.
+        label_count: How many labels there are.
+        training: How to fit.
+        seed: Of the order of the vectors.
+        held_out: Other vectors and their labels, by which the best pass is chosen; there may be none.
+    """
+    length = vectors.shape[1]
+    shape = (1 << max(length - 1, 1).bit_length(), label_count)
+    weights, bias = _fitted((_dense(vectors), truth), (_dense(held_out[0]), held_out[1]), shape, training, seed)
+    return VectorWeights(weights[:length].copy(), bias)
+
+
+def _dense(vectors: NDArray[np.float32]) -> SparseRows:
+    """Vectors of length one as sparse ones in which no slot is left out."""
+    rows, length = vectors.shape
+    slots = np.tile(np.arange(length, dtype=np.uint32), rows)
+    return SparseRows(slots, unit_rows(vectors)[0].reshape(-1), np.arange(rows + 1, dtype=np.int64) * length)
+
+
+def _fitted(
+    given: tuple[SparseRows, NDArray[np.int32]],
+    held_out: tuple[SparseRows, NDArray[np.int32]],
+    shape: tuple[int, int],
+    training: LinearTraining,
+    seed: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Weights, a row for each slot and a column for each label, and a bias for each label."""
+    (vectors, truth), others, label_count = given, held_out[0], shape[1]
+    weights = np.zeros(shape, np.float32)
     squares = np.zeros_like(weights)
     shares = np.bincount(truth, minlength=label_count) / len(truth)
     bias = np.log(np.maximum(shares, 1e-9))
@@ -91,7 +148,7 @@ def fit_linear(
                 best = (loss, weights.copy(), bias.copy())
             elif loss > 1.02 * best[0]:
                 break
-    return LinearWeights(features, *(best[1:] if best is not None else (weights, bias)))
+    return best[1:] if best is not None else (weights, bias)
 
 
 def _loss(scores: NDArray[np.float64], truth: NDArray[np.int32]) -> float:

@@ -6,18 +6,25 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tamis.analysis.inputs import check_columns, partitioning_of, reader_for
 from tamis.errors import ColumnError, DataError, did_you_mean
+from tamis.kernels.hashing import hash_text_64
+from tamis.kernels.unit_vectors import unit_rows
 from tamis.kernels.utf8 import WHITE_SPACE
 from tamis.stages.column_values import read_column, text_values
+from tamis.stages.deduplication.semantic.vectors import vector_column
 from tamis.stages.emit import BadRows
 from tamis.stages.flow import Route
+from tamis.stages.vectors import vectors_of
 from tamis.tasks import DocumentBatch
+from tamis.training.sample import content_keys
 
-__all__ = ["InputRows", "RowCounts"]
+__all__ = ["InputRows", "RowCounts", "VectorsOfTexts"]
 
 
 @dataclass
@@ -64,9 +71,27 @@ class InputRows:
 
     def batches(self) -> Iterator[tuple[pa.Array, pa.Array | None]]:
         """Texts and labels of the rows that have them, as ``large_string``. Adds to :attr:`counts`."""
+        for table in self._tables([self.text_field, *self._label_columns()]):
+            yield self._chosen(table)
+
+    def add_vectors(self, found: VectorsOfTexts, embedding_field: str, seed: int) -> None:
+        """Read the vectors of some texts.
+
+        Args:
+            found: Which texts; gets the vectors.
+            embedding_field: The column with the vectors.
+            seed: That of the keys of the texts.
+        """
+        for table in self._tables([self.text_field, embedding_field]):
+            texts = _joined(text_values(read_column(table, self.text_field, "training"), self.text_field, "training"))
+            vectors, missing = vectors_of(table.column(embedding_field), embedding_field)
+            _, has_direction = unit_rows(vectors)
+            usable = np.flatnonzero(has_direction & ~missing)
+            found.add(content_keys(texts, seed)[usable], vectors[usable], embedding_field)
+
+    def _tables(self, wanted: list[str]) -> Iterator[pa.Table]:
         reader = reader_for(self.paths, self.format_name, self.text_field, whole=True)
         columns = check_columns(reader, self.text_field)
-        wanted = [self.text_field, *self._label_columns()]
         for name in wanted:
             if columns is not None and name not in columns:
                 near = did_you_mean(name, columns)
@@ -79,7 +104,7 @@ class InputRows:
                 if isinstance(found, BadRows):
                     self.counts.unreadable += len(found.rows)
                 elif isinstance(found, DocumentBatch):
-                    yield self._chosen(found.data)
+                    yield found.data
 
     def _label_columns(self) -> list[str]:
         if self.label_where is not None:
@@ -120,6 +145,49 @@ class InputRows:
                 f"the column {self.label_field!r} holds {column.type}, but a label is a text, a number or a truth value"
             ) from None
         return pc.utf8_trim(labels, characters=WHITE_SPACE)
+
+
+class VectorsOfTexts:
+    """Collects the vectors of some texts. Of rows with the same text one counts, whatever their order.
+
+    Args:
+        keys: The keys of the texts, sorted: see :func:`~tamis.training.sample.content_keys`.
+
+    >>> found = VectorsOfTexts(np.array([1, 5, 5], np.uint64))
+    >>> found.add(np.array([5, 7], np.uint64), np.eye(2, dtype=np.float32), "embeddings")
+    >>> [part.tolist() for part in found.finish()]
+    [[[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]], [False, True, True]]
+    """
+
+    def __init__(self, keys: NDArray[np.uint64]) -> None:
+        self._keys = keys
+        self._hashes = np.zeros(len(keys), np.uint64)
+        self._matrix: NDArray[np.float32] = np.zeros((len(keys), 0), np.float32)
+        self._is_there = np.zeros(len(keys), np.bool_)
+
+    def add(self, keys: NDArray[np.uint64], vectors: NDArray[np.float32], name: str) -> None:
+        """Add vectors of the column with a name, and the keys of their texts."""
+        if not len(keys) or not len(self._keys):
+            return
+        if not self._matrix.shape[1]:
+            self._matrix = np.zeros((len(self._keys), vectors.shape[1]), np.float32)
+        if vectors.shape[1] != self._matrix.shape[1]:
+            lengths = f"{self._matrix.shape[1]} and {vectors.shape[1]}"
+            raise DataError(f"the column {name!r} has vectors of different lengths: {lengths}")
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        rows = np.flatnonzero(self._keys[places] == keys)
+        hashes = hash_text_64(vector_column(vectors[rows]))
+        order = np.lexsort((hashes, places[rows]))
+        firsts = order[np.unique(places[rows][order], return_index=True)[1]]
+        at, rows, hashes = places[rows[firsts]], rows[firsts], hashes[firsts]
+        better = ~self._is_there[at] | (hashes < self._hashes[at])
+        at = at[better]
+        self._matrix[at], self._hashes[at], self._is_there[at] = vectors[rows[better]], hashes[better], True
+
+    def finish(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The vectors, one in each row, and which texts have one."""
+        firsts = np.searchsorted(self._keys, self._keys)  # a text with two labels is there twice
+        return self._matrix[firsts], self._is_there[firsts]
 
 
 def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, DataError, PlanError
+from tamis.kernels.products import products_on
 from tamis.stages.deduplication.semantic import RankingStrategy, SemanticDeduplication, SemanticDeduplicationStage
 from tamis.stages.deduplication.semantic import cell as cells
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader
@@ -96,6 +97,18 @@ def test_a_cloud_of_similar_rows_across_many_borders(monkeypatch: pytest.MonkeyP
         assert ids(run) == kept_by_definition(matrix, eps)
     decided = next(s for s in run.stages if s.name.endswith("(decide)"))
     assert decided.custom["looked_at_again"] > 0
+
+
+@pytest.mark.parametrize("all_remove", [False, True])
+def test_many_equal_rows_near_a_border_are_compared_with_the_first_alone(all_remove: bool) -> None:
+    """Issue 13: each was compared with, and written down for, all others before it."""
+    equal = np.tile(np.float32([0.6, 0.8]), (1500, 1))
+    is_shared = np.ones(1500, np.bool_)
+    cell = cells.Cell(lambda rows: equal[rows], is_home=is_shared, is_shared=is_shared, dimensions=2)
+    found = cells.find_similar(cell, 0.9, products_on(), all_remove=all_remove)
+    assert found.later.tolist() == list(range(1, 1500))
+    assert set(found.earlier.tolist()) == {0}
+    assert not found.is_cut.any()
 
 
 def test_which_row_stays() -> None:

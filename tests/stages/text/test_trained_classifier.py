@@ -55,6 +55,42 @@ def test_labels_and_probabilities_become_columns(model: str) -> None:
         assert row["good"] + row["bad"] == pytest.approx(1)
 
 
+@pytest.fixture(scope="module")
+def of_vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("vectors")
+    rows = [{"text": f"row {n}", "label": ("bad", "good")[n % 2], "embeddings": [n % 2 * 2 - 1, 1]} for n in range(60)]
+    source = folder / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    train_classifier(str(source), str(folder / "model"), embedding_field="embeddings")
+    return str(folder / "model")
+
+
+def test_a_model_of_embeddings_reads_vectors(of_vectors: str) -> None:
+    batch = DocumentBatch({"embeddings": [[2.0, 2.0], [-0.5, 0.5], None, [0.0, 0.0], [float("nan"), 1.0]]})
+    labels = TrainedClassifier(of_vectors, embedding_field="embeddings").process(batch)
+    assert labels["label"].to_pylist() == ["good", "bad", None, None, None]
+    kept = TrainedClassifier(of_vectors, filter_by=["good"], embedding_field="embeddings").process(batch)
+    assert kept.num_items == 1
+    assert {drop.reason: len(drop.rows) for drop in kept.dropped} == {
+        "no vector to classify": 3,
+        "label is none of good": 1,
+    }
+    nothing = DocumentBatch({"embeddings": pa.nulls(2)})
+    assert TrainedClassifier(of_vectors, embedding_field="embeddings").process(nothing)["label"].null_count == 2
+
+
+def test_texts_and_embeddings_are_not_mixed_up(of_vectors: str, linear: str) -> None:
+    with pytest.raises(ModelError, match="was trained on embeddings, not on texts: give TrainedClassifier"):
+        TrainedClassifier(of_vectors).process(DocumentBatch({"text": ["a"]}))
+    with pytest.raises(ModelError, match="was trained on embeddings"):
+        TrainedClassifierFilter(of_vectors, "good").score_document("a")
+    vectors = DocumentBatch({"embeddings": [[1.0, 2.0, 3.0]]})
+    with pytest.raises(ModelError, match="was trained on texts"):
+        TrainedClassifier(linear, embedding_field="embeddings").process(vectors)
+    with pytest.raises(ModelError, match="vectors of 2 numbers, but these have 3"):
+        TrainedClassifier(of_vectors, embedding_field="embeddings").process(vectors)
+
+
 def test_only_some_labels_are_kept_and_drops_have_reasons_and_scores(model: str) -> None:
     kept = TrainedClassifier(model, filter_by=["good"]).process(DocumentBatch({"text": TEXTS[:5]}))
     assert kept["text"].to_pylist() == ["good fine great", "good"]

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array, text_array
 from tamis.errors import PlanError
+from tamis.kernels.unit_vectors import unit_rows
 from tamis.models.text_classifier import TextClassifier, load_text_classifier
 from tamis.stages.base import NodeInfo, WorkerMetadata
-from tamis.stages.column_values import TextStage
+from tamis.stages.column_values import TextStage, read_column
 from tamis.stages.text.filters.base import SHARE, ThresholdFilter
 from tamis.stages.text.forms import well_formed
+from tamis.stages.vectors import vectors_of
 from tamis.tasks import DocumentBatch
 
 __all__ = ["TrainedClassifier", "TrainedClassifierFilter"]
@@ -34,6 +36,8 @@ class TrainedClassifier(TextStage):
         model: The folder that ``tamis train-classifier`` wrote.
         filter_by: Labels whose documents are kept; all documents when not given.
         text_field: The column with the text.
+        embedding_field: Instead, the column with the vectors, for a model that was trained on embeddings. A document
+            without a vector gets no label.
         label_field: The column for the label.
         score_field: The column for the probability of that label; none when ``None``.
         probability_fields: Columns for the probabilities of single labels: ``{"good": "good_score"}``.
@@ -51,6 +55,7 @@ class TrainedClassifier(TextStage):
     score_field: str | None = "label_score"
     probability_fields: dict[str, str] = field(default_factory=dict)
     min_score: dict[str, float] = field(default_factory=dict)
+    embedding_field: str | None = None
 
     releases_gil: ClassVar[bool] = True
 
@@ -67,10 +72,19 @@ class TrainedClassifier(TextStage):
             if self.filter_by is not None and label not in self.filter_by:
                 raise PlanError(f"TrainedClassifier: min_score has {label!r}, whose documents filter_by drops")
         written = self.outputs()[1]
-        if len(set(written)) < len(written) or self.text_field in written:
-            raise PlanError(
-                f"TrainedClassifier: columns get in each other's way: {', '.join([self.text_field, *written])}"
-            )
+        if len(set(written)) < len(written) or self._read in written:
+            raise PlanError(f"TrainedClassifier: columns get in each other's way: {', '.join([self._read, *written])}")
+
+    @property
+    def _read(self) -> str:
+        """The column that the model looks at."""
+        return self.text_field if self.embedding_field is None else self.embedding_field
+
+    def inputs(self) -> tuple[list[str], list[str]]:
+        return ["data"], [self._read]
+
+    def text_columns(self) -> list[str]:
+        return [self.text_field] if self.embedding_field is None else []
 
     def outputs(self) -> tuple[list[str], list[str]]:
         fields = [self.label_field, *([] if self.score_field is None else [self.score_field])]
@@ -89,9 +103,7 @@ class TrainedClassifier(TextStage):
 
     def process(self, task: DocumentBatch) -> DocumentBatch:
         model = self._model()
-        texts = self.texts(task)
-        shares = model.probabilities(texts)
-        is_empty = _are_empty(texts)
+        shares, is_empty = self._shares(task, model)
         best = shares.argmax(axis=1) if len(shares) else np.zeros(0, np.int64)
         sure = shares[np.arange(len(best)), best]
         labels = text_array(model.labels).take(arrow_array(best, missing=is_empty))
@@ -105,6 +117,18 @@ class TrainedClassifier(TextStage):
             return made
         return self._kept(made, model, best, sure, is_empty)
 
+    def _shares(self, task: DocumentBatch, model: TextClassifier) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The probabilities of the labels of each document, and which have nothing to be classified by."""
+        if self.embedding_field is None:
+            texts = self.texts(task)
+            return model.probabilities(texts), _are_empty(texts)
+        column = read_column(task.columns([self.embedding_field]), self.embedding_field, self.name)
+        vectors, missing = vectors_of(column, self.embedding_field)
+        missing = missing | ~unit_rows(vectors)[1]
+        if missing.all():
+            return np.zeros((len(missing), len(model.labels))), missing
+        return model.probabilities_of_vectors(vectors, self.name), missing
+
     def _kept(
         self,
         batch: DocumentBatch,
@@ -117,7 +141,8 @@ class TrainedClassifier(TextStage):
         wanted = set(model.labels if self.filter_by is None else self.filter_by)
         is_wanted = np.array([label in wanted for label in model.labels], np.bool_)
         least = np.array([self.min_score.get(label, 0.0) for label in model.labels])
-        made = batch.keep(~is_empty, _NO_TEXT) if is_empty.any() else batch
+        nothing = _NO_TEXT if self.embedding_field is None else "no vector to classify"
+        made = batch.keep(~is_empty, nothing) if is_empty.any() else batch
         best, sure = best[~is_empty], sure[~is_empty]
         if self.filter_by is not None:
             kept = is_wanted[best]

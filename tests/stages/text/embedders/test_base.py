@@ -178,6 +178,24 @@ def test_tokens_that_are_there_already_are_used(tmp_path: Path) -> None:
         assert made.get_columns() == ["text", "embeddings"]
 
 
+def test_code_of_a_model_runs_only_if_it_is_trusted(tmp_path: Path) -> None:
+    """Issue 13: there was no way to say so."""
+    save_model(tmp_path / "own", "bert")
+    expected = vectors_of(EmbeddingCreatorStage(str(tmp_path / "own")))
+    config = json.loads((tmp_path / "own" / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
+    (tmp_path / "own" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "own" / "own.py").write_text(
+        "from transformers import BertConfig, BertModel\n\n\n"
+        "class OwnConfig(BertConfig):\n    model_type = 'own'\n\n\n"
+        "class OwnModel(BertModel):\n    config_class = OwnConfig\n"
+    )
+    with pytest.raises(ModelError, match="trust_remote_code"):
+        vectors_of(EmbeddingCreatorStage(str(tmp_path / "own")))
+    trusted = EmbeddingCreatorStage(str(tmp_path / "own"), transformers_init_kwargs={"trust_remote_code": True})
+    assert least_cosine(vectors_of(trusted), expected) > 0.9999
+
+
 def test_steps_that_tamis_does_not_have_are_named(tmp_path: Path) -> None:
     folder = save_sentence_model(tmp_path, "bert", "mean")
     steps = [*json.loads((folder / "modules.json").read_text()), {"idx": 3, "path": "3_CNN", "type": "models.CNN"}]
@@ -206,6 +224,8 @@ def test_rows_whose_vector_is_not_finite_are_set_aside(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_parameter_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="only 'trust_remote_code' and 'revision' have an effect"):
+        EmbeddingCreatorStage("a/b", transformers_init_kwargs={"torch_dtype": "float16"})
     with pytest.raises(ValueError, match="pooling 'median'"):
         EmbeddingCreatorStage("a", embedding_pooling="median")
     with pytest.raises(ValueError, match="batch_tokens=0"):

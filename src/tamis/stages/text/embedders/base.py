@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,9 +31,16 @@ class _EmbeddingStage(TextModelStage):
     backend: Backend = "auto"
     autocast: bool = True
     model_inference_batch_size: int | None = None
+    transformers_init_kwargs: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
         own = type(self).__name__
+        unknown = sorted(set(self.transformers_init_kwargs) - {"trust_remote_code", "revision"})
+        if unknown:
+            raise ValueError(
+                f"{own}(transformers_init_kwargs={{{unknown[0]!r}: ...}}): only 'trust_remote_code' and 'revision' "
+                "have an effect here"
+            )
         if not self.model_identifier:
             raise ValueError(f"{own}(model_identifier=''): give a name on the Hugging Face hub or a folder")
         if self.backend not in ("auto", "torch", "onnx"):
@@ -50,7 +57,10 @@ class _EmbeddingStage(TextModelStage):
 
     @property
     def source(self) -> Model:
-        return Model(self.model_identifier, self.revision, self.cache_dir, self.hf_token)
+        given = self.transformers_init_kwargs
+        revision = self.revision or given.get("revision")
+        is_trusted = given.get("trust_remote_code") is True
+        return Model(self.model_identifier, revision, self.cache_dir, self.hf_token, is_trusted)
 
     def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "hf_token": None}  # a secret: not for recipes, reports and logs
@@ -113,6 +123,7 @@ class EmbeddingCreatorStage(_EmbeddingStage):
         compile: Whether ``torch.compile`` makes the model faster, which takes a minute or more at the start.
         keep_tokens: Whether the tokens stay, in the column ``input_ids``.
         resources: What a worker that runs the model needs.
+        transformers_init_kwargs: ``{"trust_remote_code": True}`` lets Python code that comes with the model run.
 
     >>> [stage.name for stage in EmbeddingCreatorStage("organisation/name").decompose()]
     ['EmbeddingCreatorStage tokens', 'EmbeddingCreatorStage']
@@ -140,6 +151,7 @@ class EmbeddingCreatorStage(_EmbeddingStage):
     compile: bool = False
     keep_tokens: bool = False
     resources: Resources = Resources(gpus=1.0)  # noqa: RUF009 - it cannot be changed
+    transformers_init_kwargs: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,7 +188,8 @@ class EmbeddingModelStage(_EmbeddingStage):
         model_inference_batch_size: The most texts of a batch; when not given, only ``batch_tokens`` limits it.
         has_seq_order, padding_side: Accepted for scripts that name them. Rows keep their order and are not padded.
         autocast: Whether the model computes with 16 bits on a GPU. On CPUs it has 32 bits.
-        cache_dir, revision, backend, batch_tokens, dtype, compile, resources: As for :class:`EmbeddingCreatorStage`.
+        cache_dir, revision, backend, batch_tokens, dtype, compile, resources, transformers_init_kwargs: As for
+            :class:`EmbeddingCreatorStage`.
         keep_tokens: Whether the tokens stay.
 
     >>> EmbeddingModelStage("organisation/name").decompose()[0].inputs()[1]
@@ -200,6 +213,7 @@ class EmbeddingModelStage(_EmbeddingStage):
     keep_tokens: bool = False
     use_existing_tokens: bool = True
     resources: Resources = Resources(gpus=1.0)  # noqa: RUF009 - it cannot be changed
+    transformers_init_kwargs: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
