@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from property_tests import as_usual
 
 os.environ.setdefault("TAMIS_KERNELS", "wait")
 os.environ.setdefault("RAY_worker_niceness", "0")  # with 15, which is the default, other tests come first
 
-settings.register_profile("no deadline", deadline=None)  # how long a test takes depends on what else the machine does
-settings.load_profile("no deadline")
+settings.register_profile("tamis", as_usual())
+settings.load_profile("tamis")
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.analysis.thresholds import bound_fields, chosen, kept_by, propose, propose_together
 from tamis.errors import PlanError
@@ -22,7 +23,7 @@ def scores_of(rows: list[tuple[int, float, float, float]]) -> dict[str, np.ndarr
     return {"words": columns[0], **{one.name: column for one, column in zip(FILTERS, columns, strict=True)}}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(ROWS, st.floats(0.05, 1.0))
 def test_together_they_keep_the_share_or_all_that_has_words(
     rows: list[tuple[int, float, float, float]], keep_rate: float

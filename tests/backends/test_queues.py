@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.payload import Envelope
 from tamis.backends.queues import OrderedBatches, ReadyQueue, source_key
@@ -18,7 +19,7 @@ def envelope(order: tuple[int, ...], home: str = "", nbytes: int = 1) -> Envelop
     return Envelope(1, "", order, nbytes, nbytes, 1, None, home=home)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.tuples(orders, homes) | st.none(), max_size=60))
 def test_batches_come_out_in_the_order_of_the_input(operations: list[tuple[tuple[int, int], str] | None]) -> None:
     """``None``: take the next."""
@@ -47,7 +48,7 @@ def test_a_batch_is_queued_for_the_machine_of_its_largest_task() -> None:
     assert queue.tasks == 3
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.integers(1, 5), st.none() | st.integers(1, 30))
 def test_ordered_batches_do_not_depend_on_the_order_of_arrival(
     seed: int, tasks: int, size: int, limit: int | None

@@ -114,10 +114,15 @@ def test_workers_in_a_long_task_end_when_the_driver_is_killed(
 
 
 def without_prctl(tmp_path: Path) -> Path:
-    """A directory that makes Python say that it does not run on Linux, to our worker only."""
+    """A directory that makes our worker, and nothing else, find that it does not run on Linux."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    patch = "import sys\nif sys.orig_argv[-1].endswith('substrates.worker'):\n    sys.platform = 'unknown'\n"
+    patch = (
+        "import sys, types\n"
+        "if sys.orig_argv[-1].endswith('substrates.worker'):\n"
+        "    import tamis.backends.pipes\n"
+        "    tamis.backends.pipes.sys = types.SimpleNamespace(platform='unknown')\n"
+    )
     (folder / "sitecustomize.py").write_text(patch)
     return folder
 

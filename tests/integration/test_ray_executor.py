@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ from tamis.runs.progress import NoProgress
 from tamis.runs.stats import Snapshot
 from tamis.stages.base import ProcessingStage
 from tamis.stages.function_decorators import processing_stage
+from tamis.stages.io import JsonlReader
 from tamis.tasks import DocumentBatch
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -53,6 +58,31 @@ def test_a_run_without_executor_uses_the_cluster_this_process_has(tmp_path: Path
     result = Pipeline("test", stages=[Faulty()]).run(None, batches(3), run_dir=str(tmp_path / "run"), progress="off")
     assert result.summary.executor == "streaming on Ray"
     assert [t.data["n"].to_pylist() for t in result] == [[0], [1], [2]]
+
+
+def test_progress_moves_within_a_task(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"text": random.Random(n).randbytes(400).hex()}) + "\n" for n in range(400))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))  # cannot be split: one task, read in blocks
+    shown = tmp_path / "shown"
+
+    class Fractions(NoProgress):
+        def update(self, snapshot: Snapshot) -> None:
+            if snapshot.fraction is not None and 0 < snapshot.fraction < 1:
+                shown.touch()
+
+    @processing_stage(name="waits")
+    def waits(task: DocumentBatch) -> DocumentBatch:
+        deadline = time.monotonic() + 60
+        while not shown.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return task
+
+    reader = JsonlReader(str(tmp_path / "a.jsonl.gz"), blocksize="40kB")
+    result = Pipeline("p", stages=[reader, waits]).run(
+        StreamingExecutor(), run_dir=str(tmp_path / "run"), progress=Fractions()
+    )
+    assert result.stage("JsonlReader").tasks_in == 1
+    assert (result.rows, shown.exists()) == (400, True)
 
 
 SCRIPT = """

@@ -16,6 +16,7 @@ import pytest
 from tamis import DocumentBatch, LocalExecutor, Pipeline, ProcessingStage, processing_stage
 from tamis.errors import PlanError, StageError
 from tamis.pipeline.preview import preview_run
+from tamis.runs.histograms import read_scores
 from tamis.runs.manifest import read_manifest
 from tamis.runs.result import RunResult
 from tamis.stages.deduplication.exact import ExactDeduplication
@@ -41,7 +42,8 @@ class Counts(ProcessingStage[DocumentBatch, DocumentBatch]):
             raise RuntimeError("broken")
         with self.log.open("a") as file:
             file.writelines(f"{n}\n" for n in numbers)
-        return task.keep([len(t) >= self.shortest for t in task["text"].to_pylist()], "too short")
+        lengths = [len(t) for t in task["text"].to_pylist()]
+        return task.keep([n >= self.shortest for n in lengths], "too short", score=lengths)
 
 
 @pytest.fixture
@@ -128,6 +130,9 @@ def test_a_run_that_failed_goes_on_where_it_stopped(runs: Runs, substrate: str) 
     assert result.stage("counts").rows_in == 80  # what was counted before is included
     assert result.stage("counts").dropped == {"too short": 16}
     assert result.drops().num_rows == 16
+    (scores,) = read_scores(str(runs.run_dir))["counts"].values()
+    assert (scores.rows_kept, scores.rows_dropped) == (64, 16)
+    assert [(b.low, b.kept, b.dropped) for b in scores.bins()][:3] == [(0, 0, 8), (1, 0, 8), (2, 8, 0)]
     assert sorted(json.loads(line)["n"] for c in runs.files().values() for line in c.splitlines()) == [
         n for n in range(80) if n % 10 >= 2
     ]

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.kernels import native, union_find
 from tamis.kernels.components import Components, components_of, connected_components, spanning_forest
@@ -71,7 +72,7 @@ def graphs() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(EDGES)
 def test_labels_are_the_smallest_nodes_that_can_be_reached(edges: list[tuple[int, int]]) -> None:
     left, right = [one for one, _ in edges], [other for _, other in edges]
@@ -83,7 +84,7 @@ def test_labels_are_the_smallest_nodes_that_can_be_reached(edges: list[tuple[int
         assert found.tolist() == [expected.get(node, node) for node in range(31)]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(IDS, IDS), max_size=40))
 def test_ids_may_be_any_numbers_of_64_bits(edges: list[tuple[int, int]]) -> None:
     left, right = [one for one, _ in edges], [other for _, other in edges]
@@ -92,7 +93,7 @@ def test_ids_may_be_any_numbers_of_64_bits(edges: list[tuple[int, int]]) -> None
         assert external(left, right, folder) == plain(left, right)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(EDGES)
 def test_a_spanning_forest_has_the_same_components_and_no_edge_too_many(edges: list[tuple[int, int]]) -> None:
     left, right = np.array(edges, np.uint64).reshape(-1, 2).T
@@ -103,7 +104,7 @@ def test_a_spanning_forest_has_the_same_components_and_no_edge_too_many(edges: l
     assert len(some) == len(expected) - len(set(expected.values()))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(EDGES)
 def test_without_kernels_the_result_is_the_same(edges: list[tuple[int, int]]) -> None:
     left, right = np.array(edges, np.uint64).reshape(-1, 2).T

@@ -7,8 +7,9 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.kernels import native
 from tamis.kernels.languages import ShareOfLetters, count_letters
@@ -43,7 +44,7 @@ def plain(texts: list[bytes], has_samples: bool) -> list[list[object]]:
         return counted(texts, has_samples)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(texts=st.lists(TEXTS, max_size=4), has_samples=st.booleans())
 @example(texts=["", " ", "é", "a" * 1000, "é" * 700, "図" * 400, "Ж" * 500 + "w" * 500], has_samples=True)
 def test_kernel_counts_what_the_plain_definition_does(texts: list[str], has_samples: bool) -> None:
@@ -51,7 +52,7 @@ def test_kernel_counts_what_the_plain_definition_does(texts: list[str], has_samp
     assert counted(encoded, has_samples) == plain(encoded, has_samples)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(texts=st.lists(st.binary(max_size=60), max_size=4))
 @example(texts=[b"the library \xc3", b"\xe5\x9b", b"\xf0", b"\x80 a"])
 def test_bytes_that_are_not_utf8_do_no_harm(texts: list[bytes]) -> None:

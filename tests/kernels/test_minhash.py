@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.kernels import minhash, minhash_definition, native
 from tamis.kernels.gpu import minhash as gpu
@@ -72,7 +73,7 @@ def by_definition(settings: MinHash, text: str) -> tuple[Any, Any]:
     return hashes, minhash_definition.classic_signature(hashes, *permutations)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(SETTINGS, TEXTS, st.sampled_from([64, 4096]))
 def test_kernels_give_the_bits_of_the_definition(settings: MinHash, texts: list[str], room: int) -> None:
     assert all(native.load(name) for name in KERNELS)

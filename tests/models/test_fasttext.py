@@ -14,8 +14,9 @@ from typing import Any
 import fasttext
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError
 from tamis.kernels import native
@@ -59,7 +60,7 @@ TEXTS = st.lists(
     | st.lists(st.sampled_from([*WORDS, "unseen", "__label__l1", "</s>", "x" * 40]), max_size=60).map(" ".join),
     max_size=5,
 )
-MANY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+MANY = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SHAPES: dict[str, dict[str, Any]] = {
     "words": {"minn": 0, "maxn": 0},
     "subwords": {"minn": 2, "maxn": 4},
@@ -140,7 +141,7 @@ def test_labels_and_probabilities_are_those_of_the_package(
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *QUANTISED])
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS)
 @example(texts=ODD)
 def test_kernel_computes_what_the_plain_definition_does(

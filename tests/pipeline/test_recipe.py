@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import MissingExtraError, RecipeError
 from tamis.pipeline import Pipeline
@@ -670,7 +671,7 @@ STAGES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.builds(Pipeline, TEXTS, TEXTS, st.lists(STAGES, min_size=1, max_size=3)))
 def test_round_trip(pipeline: Pipeline) -> None:
     text = dump_recipe(pipeline)
@@ -688,7 +689,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(PLAIN)
 def test_yaml_gives_back_what_was_written(value: Any) -> None:
     assert repr(parse_yaml(to_yaml(value), "x").plain()) == repr(value)

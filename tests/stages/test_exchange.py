@@ -11,8 +11,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError
 from tamis.pipeline import Pipeline
@@ -77,7 +78,7 @@ def keyed(keys: list[Any]) -> list[Row]:
 KEYS = st.lists(st.sampled_from(["a", "b", "c", "dd", "", "é", None]), min_size=1, max_size=60)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(KEYS, st.integers(1, 20), st.integers(1, 5), st.sampled_from([64, 1000, 2**20]))
 def test_a_key_has_all_its_rows_in_order_with_their_names(keys: Any, size: int, partitions: int, limit: int) -> None:
     rows = keyed(keys)
@@ -89,7 +90,7 @@ def test_a_key_has_all_its_rows_in_order_with_their_names(keys: Any, size: int, 
     assert len(found) == len(expected)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.one_of(
         st.lists(st.one_of(st.none(), st.integers(-5, 5), st.integers(-(2**60), 2**60)), min_size=1, max_size=60),
@@ -183,7 +184,7 @@ class Components(Exchange[DocumentBatch, DocumentBatch]):
         return DocumentBatch(frame.select(node="other", other="node", label="label", changed="changed"))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12), st.integers(1, 9))
 def test_rounds_go_on_until_nothing_changes(edges: list[tuple[int, int]], size: int) -> None:
     pairs = {(n, n) for n in range(10)} | {pair for a, b in edges for pair in ((a, b), (b, a))}

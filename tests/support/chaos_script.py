@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from tamis import DocumentBatch, LocalExecutor, Pipeline, processing_stage
+from tamis.runs.histograms import read_scores
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.deduplication.fuzzy import FuzzyDeduplication
 from tamis.stages.deduplication.semantic import SemanticDeduplication
@@ -64,7 +65,9 @@ def main() -> None:
         s.name: [s.rows_in, s.rows_out, s.dropped, s.quarantined, s.files] for s in result.stages if not s.internal
     }
     drops = result.drops().drop_columns(["source"]).to_pylist()
-    sys.stdout.write(json.dumps({"counts": counts, "drops": drops, "before": result.summary.tasks_before}) + "\n")
+    scores = {s: {name: h.to_dict() for name, h in known.items()} for s, known in read_scores(run_dir).items()}
+    told = {"counts": counts, "drops": drops, "scores": scores, "before": result.summary.tasks_before}
+    sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import wave
 from dataclasses import dataclass
@@ -224,6 +225,19 @@ def test_other_formats_of_audio_need_a_package_and_work_with_it(
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
     with pytest.raises(MissingExtraError, match="not a PCM WAV file"):
         next(batch.samples())
+
+
+def test_the_path_of_a_recording_may_be_in_a_column_of_any_name(tmp_path: Path) -> None:
+    sound = str(MEDIA / "0_george_0.wav")
+    task = AudioTask({"resampled": sound, "text": "zero"}, filepath_key="resampled")
+    assert task.validate()
+    path = str(tmp_path / "task.tamis")
+    write_task(task, path)
+    for other in (task.with_metadata(), task.select([0]), pickle.loads(pickle.dumps(task)), read_task(path)):
+        assert np.array_equal(next(other.samples()), next(AudioTask({"audio_filepath": sound}).samples()))
+    assert not AudioTask({"resampled": "no.wav"}, filepath_key="resampled").validate()
+    with pytest.raises(ColumnError, match=r"needs the column 'audio_bytes' .* or 'resampled'"):
+        next(AudioTask({"audio_filepath": sound}, filepath_key="resampled").samples())
 
 
 def test_clips_are_rows_that_lead_back_to_their_video() -> None:

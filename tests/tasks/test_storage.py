@@ -13,7 +13,7 @@ import pytest
 
 from tamis.errors import DataError
 from tamis.tasks import DocumentBatch, Task
-from tamis.tasks.storage import read_task, write_task
+from tamis.tasks.storage import content_id, read_task, write_task
 
 
 @dataclass
@@ -26,6 +26,23 @@ class Clips(Task[list[Any]]):
     @property
     def num_items(self) -> int:
         return len(self.data)
+
+
+@dataclass
+class Pages(DocumentBatch):
+    """A batch of a user's own: rows, and something about all of them."""
+
+    site: str = ""
+    more: list[int] = field(default_factory=list)
+
+
+def test_rows_of_a_users_own_class_keep_what_its_fields_hold(tmp_path: Path) -> None:
+    batch = Pages({"text": ["a", "b"]}, site="x.org", more=[1]).select([1])
+    write_task(batch, str(tmp_path / "t"))
+    back = read_task(str(tmp_path / "t"))
+    assert isinstance(back, Pages)
+    assert (back.site, back.more, back.data.to_pydict()) == ("x.org", [1], {"text": ["b"]})
+    assert content_id(batch) != content_id(Pages({"text": ["a", "b"]}, site="y.org", more=[1]).select([1]))
 
 
 def test_rows_keep_their_names_and_their_class(tmp_path: Path) -> None:

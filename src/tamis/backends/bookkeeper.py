@@ -117,7 +117,7 @@ class Bookkeeper:
             self._plan.vertices[group.entry].name,
             [e.task_id for e in batch],
             outputs=[output_entry(e, self._plan) for e in (*outcome.outputs, *inside)],
-            counts={self._plan.vertices[v].name: stats.numbers() for v, stats in outcome.stats.items()},
+            counts={self._plan.vertices[v].name: stats.record() for v, stats in outcome.stats.items()},
         )
         self._journal.record(finished, outcome.published, outcome.drops)
         if self._writes[group.index] and any(e.vertex != END for e in outcome.outputs):
@@ -135,7 +135,7 @@ class Bookkeeper:
         if finished is None:
             return None
         made = self._outputs(group, batch, finished)
-        counts = {self._vertices[name]: StageStats(name, **numbers) for name, numbers in finished.counts.items()}
+        counts = {self._vertices[name]: StageStats.from_record(name, kept) for name, kept in finished.counts.items()}
         self._journal.recalled(finished)
         if made or finished.files or any(stats.dropped for stats in counts.values()):
             self._worked.add(group.index)
@@ -228,9 +228,9 @@ class Bookkeeper:
             files += aside.write()
         counts, rows = self._set_aside_counts(group, batch, failure)
         name = self._plan.vertices[group.entry].name
-        numbers = {self._plan.vertices[v].name: stats.numbers() for v, stats in counts.items()}
+        records = {self._plan.vertices[v].name: stats.record() for v, stats in counts.items()}
         key, ids = self.key(group, batch), [e.task_id for e in batch]
-        self._journal.record(FinishedBatch(key, name, ids, files, counts=numbers, set_aside=True), [])
+        self._journal.record(FinishedBatch(key, name, ids, files, counts=records, set_aside=True), [])
         self._count(group, batch, counts, set_aside=True)
         self._first_problem = self._first_problem or f"stage {failure.stage!r}: {failure.error}"
         if self._first_error is None and not failure.died:

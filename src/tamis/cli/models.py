@@ -44,19 +44,18 @@ def _list(*, as_json: bool) -> int:
     if as_json:
         print_json(rows)
         return 0
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("model", "for", "size", "licence", "here"):
-        table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
-    for row in rows:
+    for row in rows:  # the name has a line of its own, so that it can be copied from a terminal of any width
         size = "" if row["megabytes"] is None else f"{row['megabytes']:,} MB"
-        licence = str(row["licence"]) + (" (token)" if row["needs_token"] else "")
-        here = "yes" if row["is_here"] else "no"
-        table.add_row(Text(str(row["name"])), Text(str(row["purpose"])), size, Text(licence, style="dim"), here)
-    show(table, Text())
+        licence = str(row["licence"]) + (" (needs a token)" if row["needs_token"] else "")
+        here = "is here" if row["is_here"] else "not here"
+        facts = ", ".join(fact for fact in (str(row["purpose"]), size, licence, here) if fact)
+        show(Text(str(row["name"])), Text(f"  {facts}", style="dim"))
     show(
-        Text("tamis models fetch NAME fetches one; tamis models bundle NAME FOLDER is for a machine without a network.")
+        Text(),
+        Text(
+            "tamis models fetch NAME fetches one; tamis models bundle NAME FOLDER is for a machine without a network."
+        ),
     )
     return 0

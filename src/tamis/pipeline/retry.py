@@ -7,7 +7,6 @@ run counts these files as finished, and neither removes nor repeats them.
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import os
@@ -189,7 +188,7 @@ class _Retry:
     # -- one batch -----------------------------------------------------------------------------------------------------
 
     def _repeat(self, part: PartialRun, batch: FinishedBatch, asides: Sequence[Aside]) -> None:
-        counts = {name: StageStats(name, **copy.deepcopy(numbers)) for name, numbers in batch.counts.items()}
+        counts = {name: StageStats.from_record(name, record) for name, record in batch.counts.items()}
         released: list[str] = []
         published: list[Publish] = []
         outputs: list[dict[str, Any]] = []
@@ -295,7 +294,7 @@ class _Retry:
         changed = replace(
             batch,
             outputs=[*batch.outputs, *outputs],
-            counts={name: stats.numbers() for name, stats in counts.items()},
+            counts={name: stats.record() for name, stats in counts.items()},
             set_aside=set_aside,
         )
         lines.append(changed.line([*files, *map(ledger_entry, published)]))
@@ -324,8 +323,8 @@ class _Retry:
         stages = {stats.name: stats for stats in self._summary.stages}
         for name, stats in counts.items():
             stages[name].add(replace(stats, scores={}))
-        for name, numbers in batch.counts.items():
-            stages[name].subtract(StageStats(name, **numbers))
+        for name, record in batch.counts.items():
+            stages[name].subtract(StageStats.from_record(name, record))
         for item in published:
             if not (item.beside or self._directory.keeps(item.final)):
                 path = redacted(item.final)

@@ -45,7 +45,7 @@ class FinishedBatch:
         files: The files they made: ``path``, ``rows``, ``bytes``.
         outputs: The tasks they made: ``to`` (a stage; none at the end of the pipeline), ``id``, ``order``, ``rows``,
             ``weight``, ``bytes``, and where the data is, if it was kept: ``file`` or ``task``.
-        counts: What each stage counted, by its name; numbers that are 0 are left out.
+        counts: What each stage counted, by its name, as :meth:`tamis.runs.stats.StageStats.record` gives it.
         set_aside: Whether they were given up.
     """
 

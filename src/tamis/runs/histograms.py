@@ -67,6 +67,25 @@ class _Counts:
         for place in np.flatnonzero(self.counts).tolist():
             yield self.first + place, int(self.counts[place])
 
+    def packed(self) -> list[int]:
+        """The bins that have rows, one after the other: how far each is from the one before, and its count."""
+        places = np.flatnonzero(self.counts)
+        flat = np.empty(2 * len(places), np.int64)
+        flat[0::2] = np.diff(places + self.first, prepend=0)
+        flat[1::2] = self.counts[places]
+        return flat.tolist()
+
+    def add_packed(self, flat: Sequence[int]) -> None:
+        """Add what :meth:`packed` gives."""
+        if not flat:
+            return
+        places = np.cumsum(flat[0::2])
+        if len(flat) % 2 or np.any(np.abs(places) > _LAST):
+            raise ValueError(f"these are not the bins of a histogram: {flat[:8]}")
+        counts = np.zeros(places[-1] - places[0] + 1, np.int64)
+        counts[places - places[0]] = flat[1::2]
+        self.add(int(places[0]), counts)
+
     @property
     def total(self) -> int:
         return int(self.counts.sum())
@@ -118,6 +137,27 @@ class ScoreHistogram:
     def rows_dropped(self) -> int:
         """Rows that were scored and dropped."""
         return self._dropped.total
+
+    def record(self) -> dict[str, Any]:
+        """Plain values for the ledger, as few as possible.
+
+        >>> histogram = ScoreHistogram((2, None))
+        >>> histogram.count(np.array([1.0, 5.0, 5.1]), np.array([False, True, True]))
+        >>> histogram.record()
+        {'low': 2, 'all': [321, 1, 36, 2], 'dropped': [321, 1]}
+        """
+        low, high = self.bounds
+        values = {"low": low, "high": high, "inverted": self.inverted or None}
+        counts = {"all": self._all.packed(), "dropped": self._dropped.packed() or None}
+        return {name: value for name, value in {**values, **counts}.items() if value is not None}
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> ScoreHistogram:
+        """The reverse of :meth:`record`."""
+        made = cls((values.get("low"), values.get("high")), bool(values.get("inverted")))
+        made._all.add_packed(values["all"])
+        made._dropped.add_packed(values.get("dropped", ()))
+        return made
 
     def bins(self) -> Iterator[Bin]:
         """The bins that have rows, ascending."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
@@ -84,6 +84,18 @@ class StageStats:
         if self.seconds:
             counted["seconds"] = round(self.seconds, 6)
         return counted
+
+    def record(self) -> dict[str, Any]:
+        """What the ledger keeps: the counts that are not 0, and the histograms of scores."""
+        scores = {name: histogram.record() for name, histogram in self.scores.items()}
+        return {**self.numbers(), "scores": scores} if scores else self.numbers()
+
+    @classmethod
+    def from_record(cls, name: str, record: Mapping[str, Any]) -> StageStats:
+        """The counts of a stage, from what the ledger keeps of them."""
+        scores = {key: ScoreHistogram.from_record(values) for key, values in record.get("scores", {}).items()}
+        values: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in record.items()}
+        return cls(name, **{**values, "scores": scores})
 
     @property
     def rows_dropped(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tamis.errors import ColumnError, did_you_mean
 from tamis.stages.base import ProcessingStage
@@ -71,6 +70,8 @@ def texts_like(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArr
     ['b', None]
     """
     if before.null_count:
+        import pyarrow.compute as pc
+
         is_valid = before.is_valid().combine_chunks()
         after = pa.chunked_array([pc.if_else(is_valid, after.combine_chunks(), pa.scalar(None, after.type))])
     if pa.types.is_dictionary(before.type):

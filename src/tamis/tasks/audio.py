@@ -5,6 +5,7 @@ from __future__ import annotations
 import wave
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -99,10 +100,27 @@ class AudioBatch(MediaBatch):
 class AudioTask(AudioBatch):
     """One recording with its entry in a manifest: a batch of one row, which can be given as a dict.
 
+    Args:
+        filepath_key: The column with the path of the recording; ``audio_filepath`` by default.
+
     >>> task = AudioTask({"audio_filepath": "a.wav", "text": "hello"})
     >>> task.num_items, task.entry["text"]
     (1, 'hello')
     """
+
+    filepath_key: str | None = None
+
+    @property
+    def path_column(self) -> str:  # type: ignore[override]  # other batches of media have it as a constant
+        """The column of paths."""
+        return self.filepath_key or AudioBatch.path_column
+
+    def validate(self) -> bool:
+        """Whether there is a row and, with ``filepath_key``, a file at its path; addresses are not asked for."""
+        if self.filepath_key is None or not super().validate():
+            return super().validate()
+        path = str(self.entry.get(self.filepath_key) or "")
+        return "://" in path or Path(path).is_file()
 
     @classmethod
     def _rows_of(cls, data: Any) -> Any:

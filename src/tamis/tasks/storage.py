@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import stat
@@ -22,6 +23,7 @@ from tamis.tasks.row_names import RowNames
 from tamis.tasks.table import TableTask
 
 _TASK = b"tamis.task"
+_OF_TABLES = {f.name for f in dataclasses.fields(TableTask)}
 _ASSIGNED = ("task_id", "order", "_stage_perf")
 _BUFFERS = b"TAMISBUF"
 _ALIGNED = 64
@@ -109,9 +111,12 @@ def decode_task(content: pa.Buffer) -> Task[Any]:
     with pa.ipc.open_file(content) as reader:
         table = reader.read_all()
     metadata = dict(table.schema.metadata or {})
-    kind, name, task_id, order, extra, perf = pickle.loads(metadata.pop(_TASK))
+    kind, *values = pickle.loads(metadata.pop(_TASK))
     table, names = RowNames.taken_from(table.replace_schema_metadata(metadata or None))
-    task: TableTask = kind(table, name, task_id, order, extra, perf)
+    made = TableTask(table, *values[:5])
+    task: TableTask = object.__new__(kind)
+    task.__dict__.update(made.__dict__)
+    task.__dict__.update(*values[5:])
     return task if names is None else task.named(names)
 
 
@@ -154,20 +159,26 @@ def content_id(task: Task[Any]) -> str:
         content.update(task.data.schema.serialize())
         for batch in task.data.combine_chunks().to_batches():
             content.update(batch.serialize())
+        held = _own_values(task)
     else:
         held = {name: value for name, value in vars(task).items() if name not in _ASSIGNED}
-        try:
-            content.update(cloudpickle.dumps(held))
-        except Exception:  # noqa: BLE001 - locks, connections and the like raise whatever they like
-            return os.urandom(16).hex()
+    try:
+        content.update(cloudpickle.dumps(held) if held else b"")
+    except Exception:  # noqa: BLE001 - locks, connections and the like raise whatever they like
+        return os.urandom(16).hex()
     return str(content.hexdigest())
 
 
 def _identity(task: TableTask) -> bytes:
     identity: bytes = cloudpickle.dumps(
-        (type(task), task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf)
+        (type(task), task.dataset_name, task.task_id, task.order, task._metadata, task._stage_perf, _own_values(task))
     )
     return identity
+
+
+def _own_values(task: TableTask) -> dict[str, Any]:
+    """What a batch holds beside its rows, if its class has more fields than :class:`TableTask`."""
+    return {name: value for name, value in vars(task).items() if name not in _OF_TABLES}
 
 
 def format_order(order: tuple[int, ...]) -> str:

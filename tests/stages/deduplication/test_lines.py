@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
@@ -68,7 +69,7 @@ def plain(texts: list[str | None], stage: LineDeduplication) -> list[str | None]
     return results
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(TEXTS, st.sampled_from(["line", "paragraph"]), st.randoms(use_true_random=False))
 def test_texts_are_cut_and_put_together_again(texts: list[str], unit: Any, chance: random.Random) -> None:
     block = Utf8.from_arrow(pa.array(texts, pa.large_string()))

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, DataError
@@ -33,7 +34,7 @@ def write_ids(folder: Path, *parts: Any, name: str = "id") -> str:
     return str(folder)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(1, 8))
 def test_numbers_are_found_whatever_the_memory(
     tmp_path_factory: pytest.TempPathFactory, listed: list[int], asked: list[int], ranges: int
@@ -48,7 +49,7 @@ def test_numbers_are_found_whatever_the_memory(
     assert index.contains(column).tolist() == [n in set(listed) for n in [*asked, *listed]] + [False]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.text()), st.lists(st.text()), st.booleans())
 def test_texts_are_found(
     tmp_path_factory: pytest.TempPathFactory, listed: list[str], asked: list[str], same_halves: bool

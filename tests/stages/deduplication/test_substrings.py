@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError, PlanError
 from tamis.pipeline import Pipeline
@@ -85,7 +86,7 @@ def corpora(draw: st.DrawFn, alphabet: Sequence[str]) -> list[str | None]:
     return draw(st.lists(st.one_of(st.none(), text, text, text), min_size=1, max_size=12))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.sampled_from(["a", "ab", "abcd", "aé", "日本a\U0001f600"]).flatmap(corpora),
     st.integers(1, 20),
@@ -98,7 +99,7 @@ def test_bytes_are_removed_as_defined(texts: Texts, length: int, keep: Any, size
     assert texts_left(stage, texts, size) == without_bytes(texts, length, keep)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(corpora(["a ", "b ", "cc\n", " "]), st.integers(1, 5), st.sampled_from(["first", "none"]), st.integers(1, 12))
 def test_words_are_removed_as_defined(texts: Texts, length: int, keep: Any, size: int) -> None:
     stage = SubstringDeduplication(min_words=length, keep=keep)

@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError, PlanError
 from tamis.pipeline import Pipeline
@@ -34,7 +35,7 @@ def test_a_large_file_is_read_in_ranges(tmp_path: Path, read: Any) -> None:
     assert result.rows == TABLE.to_pylist()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(group=st.integers(1, 400), cuts=st.lists(st.floats(0, 1), max_size=8))
 def test_any_cut_into_ranges_reads_each_row_group_once(tmp_path: Path, group: int, cuts: list[float]) -> None:
     path = tmp_path / f"{group}.parquet"

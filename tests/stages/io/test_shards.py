@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import PlanError
 from tamis.stages.base import WorkerMetadata
@@ -59,7 +60,7 @@ def test_text_shards(tmp_path: Path, write: Any) -> None:
     assert Path(group.data[0]).read_text() == "row 000000\nrow 000001\nrow 000002\n"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=12), limit=st.integers(200, 5000))
 def test_no_shard_is_too_large_and_no_row_is_lost(
     tmp_path: Path, read: Any, write: Any, sizes: list[int], limit: int

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import ColumnError, DataError, PlanError
 from tamis.runs.publication import publish
@@ -153,7 +154,7 @@ SCHEMA = pa.schema(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, compression=st.sampled_from([None, "gz", "zst"]))
 def test_rows_written_as_json_are_read_back(
     tmp_path: Path, read: Any, write: Any, rows: list[Any], compression: str | None
@@ -164,7 +165,7 @@ def test_rows_written_as_json_are_read_back(
     assert read(JsonlReader(str(target))).rows == rows
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS)
 def test_rows_written_as_parquet_are_read_back(tmp_path: Path, read: Any, write: Any, rows: list[Any]) -> None:
     write(ParquetWriter(str(tmp_path / "out")), [pa.Table.from_pylist(rows, schema=SCHEMA)])
@@ -174,7 +175,7 @@ def test_rows_written_as_parquet_are_read_back(tmp_path: Path, read: Any, write:
 TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.fixed_dictionaries({"a": TEXTS, "b": TEXTS}), min_size=1, max_size=8))
 def test_rows_written_as_csv_are_read_back(tmp_path: Path, read: Any, write: Any, rows: list[Any]) -> None:
     table = pa.Table.from_pylist(rows, schema=pa.schema([("a", pa.string()), ("b", pa.string())]))
@@ -182,7 +183,7 @@ def test_rows_written_as_csv_are_read_back(tmp_path: Path, read: Any, write: Any
     assert read(CsvReader(str(tmp_path / "out"))).rows == rows
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(VALUES, min_size=1, max_size=5))
 def test_any_value_survives_once_as_json(tmp_path: Path, read: Any, write: Any, values: list[Any]) -> None:
     """Whatever JSON is read, writing and reading it again changes nothing more."""

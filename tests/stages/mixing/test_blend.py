@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import PlanError, TamisError
 from tamis.pipeline import Pipeline
@@ -61,7 +62,7 @@ def test_what_was_taken_is_counted() -> None:
     assert custom["a: rows"] == sources(run)["a"]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 20)), min_size=3, max_size=60),
     weights=st.tuples(st.integers(1, 9), st.integers(1, 9)),

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import PlanError
 from tamis.stages.mixing import Sample
@@ -63,7 +64,7 @@ def test_nulls_are_a_value_too() -> None:
     assert Counter(row["lang"] for row in run_stage(Sample(rows=3, by="lang"), rows)) == {None: 3, "en": 3}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     sizes=st.tuples(st.integers(1, 200), st.integers(1, 200)),
     keys=st.lists(st.integers(0, 30), min_size=1, max_size=120),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.errors import DataError, PlanError
 from tamis.stages.mixing import GlobalShuffle
@@ -21,7 +22,7 @@ def order(stage: GlobalShuffle, tasks: list[DocumentBatch]) -> list[int]:
     return [row["n"] for row in run_stage(stage, tasks)]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     count=st.integers(1, 120),
     sizes=st.tuples(st.integers(5, 100), st.integers(5, 100)),

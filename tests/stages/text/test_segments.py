@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, DataError
@@ -50,7 +51,7 @@ def test_split_then_join_is_what_it_was_in_whatever_order_the_segments_come(
     assert {row["id"]: row["text"] for row in joined.data.to_pylist()} == dict(enumerate(texts))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(texts=TEXTS, size=st.integers(1, 10))
 def test_segments_in_different_batches_are_joined(texts: list[str | None], size: int) -> None:
     rows = split(texts, "|").data.to_pylist()

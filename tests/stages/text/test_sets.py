@@ -9,8 +9,9 @@ from typing import Any
 
 import fsspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_tests import examples
 
 from tamis.quickstart import sample_files
 from tamis.stages.base import CompositeStage
@@ -36,7 +37,7 @@ PARTS = [
     "It was the best of times, it was the worst of times. So they say! ",
 ]
 TEXTS = st.lists(st.lists(st.sampled_from(PARTS), max_size=80).map(" ".join), max_size=4)
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = examples(40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @functools.cache

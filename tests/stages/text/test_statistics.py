@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from property_tests import examples
 
 from tamis.errors import DataError
 from tamis.stages.text.filters import UrlsFilter, WordCountFilter
@@ -113,7 +114,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 # --- putting together -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(TEXTS, st.lists(st.integers(0, 24), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_parts_make_the_whole_in_any_order(
     texts: list[str | None], cuts: list[int], rng: random.Random, one_worker: bool
@@ -133,7 +134,7 @@ def test_parts_make_the_whole_in_any_order(
     assert_same(merged, merge_summaries([whole]) or whole)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(TEXTS)
 def test_different_texts_are_counted(texts: list[str | None]) -> None:
     distinct = summary_of(texts).distinct()

@@ -36,6 +36,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tamis.backends.group_spec import GroupSpec, RunPaths
 from tamis.backends.outcome import Failure, Outcome, cannot_travel
 from tamis.backends.payload import Envelope, ObjectPart
+from tamis.backends.running_stage import RunningStage
 from tamis.backends.substrates.base import (
     Done,
     Event,
@@ -386,8 +387,8 @@ class RaySubstrate:
         return time.monotonic()
 
     def processed_bytes(self, worker: int) -> int:
-        """Not known here: the machine may be another one."""
-        return 0
+        """What a worker on the driver's machine has noted; 0 for others, whose notes are on their own disks."""
+        return RunningStage.processed_bytes(RunningStage.path(self._places.local, str(worker)))
 
     def save_task(self, payload: Any, path: str) -> None:
         """Have a task written to a file of the driver's machine."""

@@ -14,7 +14,7 @@ from tamis.runs.pages.drop_query import DropLedgerReader
 from tamis.runs.pages.run_view import RunView
 
 _SHOWN: Final = 80
-_MISSING: Final = "only {} of {} rows were counted, those since the run was last started"
+_MISSING: Final = "only {} of {} rows were counted: an older version kept no scores of earlier starts"
 
 
 def scores_section(view: RunView, steps: Sequence[Step]) -> str:
