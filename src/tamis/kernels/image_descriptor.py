@@ -39,9 +39,9 @@ _LUMA: Final = np.array([77, 150, 29], np.int32)
 _TURNS: Final = np.round(np.tan(np.arange(1, _ANGLES // 2) * np.pi / _ANGLES) * 4096).astype(np.int64)
 """The slopes between the directions of edges in the first quadrant, times 4096."""
 
-_WAVES: Final = np.round(
-    np.cos(np.arange(_FREQUENCIES)[:, None] * (2 * np.arange(32) + 1) * np.pi / 64) * 1024
-).astype(np.float64)  # whole numbers: products and sums of them are exact, in any order
+_WAVES: Final = np.round(np.cos(np.arange(_FREQUENCIES)[:, None] * (2 * np.arange(32) + 1) * np.pi / 64) * 1024).astype(
+    np.float64
+)  # whole numbers: products and sums of them are exact, in any order
 _FINE: Final = 1 << 10
 
 

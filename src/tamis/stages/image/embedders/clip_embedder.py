@@ -30,7 +30,7 @@ __all__ = ["ImageEmbeddingStage"]
 _PIXELS: Final = "_model_pixels"
 """The column with images of the size that the model sees, between the two stages."""
 
-_ROWS_AT_ONCE: Final = 1024
+_ROWS_AT_ONCE: Final = 512
 """How many images a call on a GPU is given: then the card waits seldom between calls."""
 
 _OF_IMAGES: Final = ("image_bytes", "image_data", "image_data_shape")
