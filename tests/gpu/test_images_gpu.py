@@ -96,3 +96,21 @@ def test_similarity_is_that_of_the_cpu(tmp_path: Path, kind: str) -> None:
     made = ImageTextSimilarityFilter(folder, min_score=-1).process(batch)
     difference = made["image_text_similarity"].to_numpy() - expected["image_text_similarity"].to_numpy()
     assert np.abs(difference).max() < 0.02
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_the_card_decodes(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("torchvision")
+    folder = saved(tmp_path, kind)
+    made = vectors(images(), folder, decoder="gpu")
+    assert (made * on_cpu(images(), folder)).sum(axis=1).min() > 0.998
+
+
+def test_an_image_that_was_cut_off_is_an_error_on_the_card_too(tmp_path: Path) -> None:
+    pytest.importorskip("torchvision")
+    folder = saved(tmp_path, "clip")
+    batch = images(3)
+    whole = list(batch.payloads())
+    broken = batch.with_column("image_bytes", [whole[0], whole[1][: len(whole[1]) // 2], whole[2]])
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        vectors(broken, folder, decoder="gpu")

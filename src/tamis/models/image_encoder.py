@@ -114,9 +114,14 @@ class ImageEncoder:
 
     def __call__(self, images: ImageRows) -> Any:
         """A vector for each image, as a tensor. On a GPU the call returns before they are computed."""
+        with self._torch.inference_mode():
+            return self.of_pixels(self._on_device(images.pixels).permute(0, 3, 1, 2))
+
+    def of_pixels(self, pixels: Any) -> Any:
+        """A vector for each image of a tensor on the device: uint8, three channels, height, width."""
         torch = self._torch
         with torch.inference_mode():
-            pixels = self._on_device(images.pixels).permute(0, 3, 1, 2).float()
+            pixels = pixels.float()
             values = torch.addcmul(self._shift, pixels, self._scale).to(self._numbers)
             made = self.network(pixel_values=values)
             vectors = made.image_embeds if hasattr(made, "image_embeds") else made.pooler_output

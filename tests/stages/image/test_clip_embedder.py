@@ -227,3 +227,14 @@ def test_decoding_errors_name_the_row(models: dict[str, tuple[Path, Any]]) -> No
     batch = ImageBatch({"image_bytes": [encoded(0), b"broken"]}).named("x.tar")
     with pytest.raises(ValueError, match=r"x\.tar:1"):
         ImageEmbeddingStage(str(models["clip"][0])).process(batch)
+
+
+def test_without_a_gpu_cpus_decode_for_the_model(models: dict[str, tuple[Path, Any]]) -> None:
+    folder = models["clip"][0]
+    stage = ImageEmbeddingStage(str(folder), decoder="gpu")
+    assert [inner.name for inner in stage.decompose()] == ["image_embedding"]
+    made = stage.process(images())
+    assert np.array_equal(made["image_embedding"].to_pylist(), vectors(images(), folder))
+    assert "_model_pixels" not in made.get_columns()
+    with pytest.raises(ValueError, match="decoder='tpu'"):
+        ImageEmbeddingStage(str(folder), decoder="tpu")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.kernels.resize import RESAMPLINGS
-from tamis.models.batch_runner import BatchRunner
+from tamis.models.batch_runner import BatchRunner, Rows
 from tamis.models.encoder import best_device, torch_threads
 from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG, ImagePreprocessing, read_preprocessing
 from tamis.models.model import Model
@@ -65,6 +65,8 @@ class ImageEmbeddingStage(CompositeStage[ImageBatch, ImageBatch]):
         exact_pixels: Whether images are decoded as a whole before they are made smaller, as the model's own processor
             does. If false, JPEG is decoded at a smaller scale, which is several times as fast; vectors then differ a
             little: see docs/image-embeddings.md.
+        decoder: ``"cpu"``, or ``"gpu"``: the worker with the model decodes JPEG on its card and makes it smaller there,
+            for machines with few cores for a card. Needs torchvision with CUDA. Without a GPU, CPUs do it.
         resources: What a worker that runs the model needs; one core and ``num_gpus_per_worker`` when not given.
 
     >>> [stage.name for stage in ImageEmbeddingStage("model-folder").decompose()]
@@ -81,6 +83,7 @@ class ImageEmbeddingStage(CompositeStage[ImageBatch, ImageBatch]):
     embedding_field: str = "image_embedding"
     dtype: str = "auto"
     exact_pixels: bool = True
+    decoder: str = "cpu"
     resources: Resources | None = None  # type: ignore[assignment]  # None: from num_gpus_per_worker
 
     def __post_init__(self) -> None:
@@ -88,6 +91,8 @@ class ImageEmbeddingStage(CompositeStage[ImageBatch, ImageBatch]):
             raise ValueError(
                 f"{self.name}(model_inference_batch_size={self.model_inference_batch_size}): must be at least 1"
             )
+        if self.decoder not in ("cpu", "gpu"):
+            raise ValueError(f"{self.name}(decoder={self.decoder!r}): give 'cpu' or 'gpu'")
         if self.num_gpus_per_worker < 0:
             raise ValueError(f"{self.name}(num_gpus_per_worker={self.num_gpus_per_worker}): must not be negative")
 
@@ -108,7 +113,7 @@ class ImageEmbeddingStage(CompositeStage[ImageBatch, ImageBatch]):
         return [self.embedding_field]
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        return [_ModelPixels(self), _ImageInference(self)]
+        return [_ImageInference(self)] if self.decoder == "gpu" else [_ModelPixels(self), _ImageInference(self)]
 
     def with_(self, overrides: dict[str, dict[str, Any]] | None = None, **settings: Any) -> typing.Self:
         """A copy with settings changed: of the inner stages by name; plain keywords are for the one with the model."""
@@ -119,13 +124,13 @@ class ImageEmbeddingStage(CompositeStage[ImageBatch, ImageBatch]):
         return changed
 
     def unfold(self) -> list[ProcessingStage[Any, Any]]:
-        pixels, inference = super().unfold()
-        return [pixels, inference.with_(**getattr(self, "_of_model", {}))]
+        *before, inference = super().unfold()
+        return [*before, inference.with_(**getattr(self, "_of_model", {}))]
 
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         """Prepare for :meth:`process`, which is for calls by hand: a pipeline sets up the inner stages."""
-        pixels, inference = self.unfold()
-        self._by_hand = [pixels, inference if best_device() != "cpu" else inference.without_gpu()]
+        *before, inference = self.unfold()
+        self._by_hand = [*before, inference if best_device() != "cpu" else inference.without_gpu()]
         for stage in self._by_hand:
             stage.setup(worker_metadata)
 
@@ -216,7 +221,7 @@ class _ImageInference(ProcessingStage[ImageBatch, ImageBatch]):
         return self.stage.parameters()
 
     def inputs(self) -> tuple[list[str], list[str]]:
-        return ["data"], [_PIXELS]
+        return ["data"], [] if self.stage.decoder == "gpu" else [_PIXELS]
 
     def outputs(self) -> tuple[list[str], list[str]]:
         return self.stage.outputs()
@@ -249,22 +254,45 @@ class _ImageInference(ProcessingStage[ImageBatch, ImageBatch]):
         self._threads = max(1, int(self.resources.cpus)) if worker_metadata is not None and device == "cpu" else None
         with torch_threads(self._threads):
             self._encoder = ImageEncoder(source, device, self.stage.dtype)
+        self._decoder = self._pixels = None
+        if self.stage.decoder == "gpu" and device != "cpu":
+            from tamis.models.gpu_decoding import GpuDecoder
+
+            self._decoder = GpuDecoder(self._encoder.preprocessing, device)
+        elif self.stage.decoder == "gpu":
+            self._pixels = _ModelPixels(self.stage)
+            self._pixels.setup(worker_metadata)
         self._runner = BatchRunner(self._infer, device, self.stage.model_inference_batch_size, wants_tensors=False)
 
     def _infer(self, images: Any) -> dict[str, Any]:
+        if self._decoder is not None:
+            with failing_rows_alone():
+                pixels = self._decoder(images)
+            return {self.stage.embedding_field: self._encoder.of_pixels(pixels)}
         return {self.stage.embedding_field: self._encoder(images)}
+
+    def _rows(self, tasks: list[ImageBatch]) -> Rows:
+        """The images of all tasks, as the model's worker is given them."""
+        if self._decoder is not None:
+            from tamis.models.gpu_decoding import EncodedImages
+
+            whole = ImageBatch.concat(tasks)
+            return EncodedImages(whole, rows_with_image(whole))
+        from tamis.models.image_encoder import ImageRows
+
+        seen = self._encoder.preprocessing
+        chunks = [chunk for task in tasks for chunk in read_column(task.data, _PIXELS, self.name).chunks]
+        return ImageRows.of(pa.chunked_array(chunks, pa.binary(seen.height * seen.width * 3)), seen.height, seen.width)
 
     def process_batch(self, tasks: list[ImageBatch]) -> Iterator[ImageBatch]:
         if self._runner is None:  # called by hand
             self.setup()
         assert self._runner is not None
-        from tamis.models.image_encoder import ImageRows
-
-        halvings, seen = self._runner.halvings, self._encoder.preprocessing
-        chunks = [chunk for task in tasks for chunk in read_column(task.data, _PIXELS, self.name).chunks]
-        whole = pa.chunked_array(chunks, pa.binary(seen.height * seen.width * 3))
+        if self._pixels is not None:
+            tasks = [self._pixels.process(task) for task in tasks]
+        halvings = self._runner.halvings
         with torch_threads(self._threads):
-            found = self._runner(ImageRows.of(whole, seen.height, seen.width))[self.stage.embedding_field]
+            found = self._runner(self._rows(tasks))[self.stage.embedding_field]
         if self._runner.halvings > halvings:
             self.log_metric("batches_too_large", self._runner.halvings - halvings)
         start = 0
