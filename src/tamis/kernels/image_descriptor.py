@@ -96,7 +96,7 @@ def _colours(pictures: NDArray[np.uint8]) -> NDArray[np.int64]:
     counts = np.zeros(len(pictures) * _LEVELS**3)
     row = np.arange(len(pictures), dtype=np.int32)[:, None] * _LEVELS**3
     for corner in range(8):
-        place, weight = row, np.int32(1)
+        place, weight = row, np.ones_like(low[..., 0])
         for channel in range(3):
             upper = corner >> channel & 1
             level = np.minimum(low[..., channel] + upper, _LEVELS - 1)
@@ -121,7 +121,7 @@ def _edges(luma: NDArray[np.int32]) -> NDArray[np.int64]:
     cell = side[:, None] * _CELLS + side
     place = (np.arange(count)[:, None, None] * _CELLS**2 + cell) * _ANGLES + angle
     strength = np.abs(right) + down
-    sums = np.bincount(place.ravel(), strength.ravel(), count * _CELLS**2 * _ANGLES)
+    sums = np.bincount(place.ravel(), strength.ravel(), count * _CELLS**2 * _ANGLES).astype(np.float64)
     return _root(sums.reshape(count, -1))
 
 
@@ -135,4 +135,5 @@ def _pattern(luma: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def _root(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Roots, so that what is strong does not hide the rest, as whole numbers."""
-    return np.floor(np.sqrt(values) * _FINE).astype(np.int64) >> 5
+    roots: NDArray[np.int64] = np.floor(np.sqrt(values) * _FINE).astype(np.int64) >> 5
+    return roots

@@ -86,8 +86,10 @@ class GpuDecoder:
 
     def __call__(self, images: EncodedImages) -> torch.Tensor:
         """The images on the GPU: uint8, in the order of the rows; three channels, height, width."""
-        torch, seen = self._torch, self._preprocessing
-        made: torch.Tensor = torch.empty((len(images), 3, seen.height, seen.width), dtype=torch.uint8, device=self._device)
+        seen = self._preprocessing
+        made: Any = self._torch.empty(
+            (len(images), 3, seen.height, seen.width), dtype=self._torch.uint8, device=self._device
+        )
         encoded = self._encoded(images.batch)
         fast = [row for row, data in enumerate(encoded) if data is not None and _is_plain(data)]
         if seen.resample not in _ON_GPU:
@@ -98,9 +100,10 @@ class GpuDecoder:
         slow = [row for row, data in enumerate(encoded) if data != b""]
         if slow:
             pixels = [seen.fitted(each) for each in images.batch.select(np.array(slow)).pixels()]
-            there = torch.from_numpy(np.stack(pixels)).to(self._device)
-            made[torch.tensor(slow, device=self._device)] = there.permute(0, 3, 1, 2)
-        return made
+            there = self._torch.from_numpy(np.stack(pixels)).to(self._device)
+            made[self._torch.tensor(slow, device=self._device)] = there.permute(0, 3, 1, 2)
+        found: torch.Tensor = made
+        return found
 
     @staticmethod
     def _encoded(batch: ImageBatch) -> list[bytes | None]:
