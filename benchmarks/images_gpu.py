@@ -104,7 +104,7 @@ def make_images(folder: str, count: int, workers: int) -> None:
     """Parquet files of JPEG bytes: clouds of several scales with sharp edges, no two the same."""
     random = np.random.default_rng(0)
     scenes = []
-    for _ in range(8):
+    for _ in range(min(8, 1 + count // 32)):
         scene = np.zeros((1024, 1280, 3), np.float32)
         for size, strength in ((8, 90), (40, 60), (160, 25), (640, 10)):
             noise = random.normal(128, strength, (size, size * 5 // 4, 3)).clip(0, 255).astype(np.uint8)

@@ -47,6 +47,8 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
+    ("Images: embeddings", ("tamis.stages.image.embedders",)),
+    ("Images: filters", ("tamis.stages.image.filters",)),
     (
         "Deduplication",
         (
