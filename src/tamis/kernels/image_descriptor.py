@@ -6,7 +6,7 @@ same bits on every machine.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +133,7 @@ def _pattern(luma: NDArray[np.int32]) -> NDArray[np.int64]:
     return made
 
 
-def _root(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def _root(values: NDArray[Any]) -> NDArray[np.int64]:
     """Roots, so that what is strong does not hide the rest, as whole numbers."""
-    return np.floor(np.sqrt(values) * _FINE).astype(np.int64) >> 5
+    made: NDArray[np.int64] = np.floor(np.sqrt(values) * _FINE).astype(np.int64) >> 5
+    return made
