@@ -96,7 +96,8 @@ def _colours(pictures: NDArray[np.uint8]) -> NDArray[np.int64]:
     counts = np.zeros(len(pictures) * _LEVELS**3)
     row = np.arange(len(pictures), dtype=np.int32)[:, None] * _LEVELS**3
     for corner in range(8):
-        place, weight = row, np.int32(1)
+        place: Any = row
+        weight: Any = np.int32(1)
         for channel in range(3):
             upper = corner >> channel & 1
             level = np.minimum(low[..., channel] + upper, _LEVELS - 1)
