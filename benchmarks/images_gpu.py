@@ -191,7 +191,7 @@ def model_alone(folder: str, count: int, batch_size: int) -> float:
     device = best_device()
     encoder = ImageEncoder(Model(f"{folder}/model"), device)
     pixels = np.random.default_rng(0).integers(0, 256, (count, 224, 224, 3), dtype=np.uint8)
-    rows = ImageRows(pixels, np.ones(count, np.bool_))
+    rows = ImageRows((pixels,), np.ones(count, np.bool_))
     runner = BatchRunner(lambda images: {"v": encoder(images)}, device, batch_size, wants_tensors=False)
     runner(rows.take(np.arange(min(count, 2 * batch_size))))
     began = time.time()

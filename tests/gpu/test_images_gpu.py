@@ -42,7 +42,7 @@ def on_cpu(batch: ImageBatch, folder: str) -> Any:
     squares = np.stack(list(batch.squares(encoder.preprocessing.height)))
     if not encoder.preprocessing.is_square_crop:
         squares = np.stack([encoder.preprocessing.fitted(pixels) for pixels in batch.pixels()])
-    return encoder(ImageRows(squares, np.ones(len(squares), np.bool_))).numpy()
+    return encoder(ImageRows((squares,), np.ones(len(squares), np.bool_))).numpy()
 
 
 @pytest.mark.parametrize(("dtype", "least"), [("auto", 0.999), ("float16", 0.999), ("float32", 0.9999)])

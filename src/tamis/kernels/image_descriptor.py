@@ -6,7 +6,7 @@ same bits on every machine.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,8 @@ def _colours(pictures: NDArray[np.uint8]) -> NDArray[np.int64]:
     counts = np.zeros(len(pictures) * _LEVELS**3)
     row = np.arange(len(pictures), dtype=np.int32)[:, None] * _LEVELS**3
     for corner in range(8):
-        place, weight = row, np.ones_like(low[..., 0])
+        place: Any = row
+        weight: Any = np.int32(1)
         for channel in range(3):
             upper = corner >> channel & 1
             level = np.minimum(low[..., channel] + upper, _LEVELS - 1)
@@ -121,7 +122,7 @@ def _edges(luma: NDArray[np.int32]) -> NDArray[np.int64]:
     cell = side[:, None] * _CELLS + side
     place = (np.arange(count)[:, None, None] * _CELLS**2 + cell) * _ANGLES + angle
     strength = np.abs(right) + down
-    sums = np.bincount(place.ravel(), strength.ravel(), count * _CELLS**2 * _ANGLES).astype(np.float64)
+    sums = np.bincount(place.ravel(), strength.ravel(), count * _CELLS**2 * _ANGLES)
     return _root(sums.reshape(count, -1))
 
 
@@ -133,7 +134,7 @@ def _pattern(luma: NDArray[np.int32]) -> NDArray[np.int64]:
     return made
 
 
-def _root(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def _root(values: NDArray[Any]) -> NDArray[np.int64]:
     """Roots, so that what is strong does not hide the rest, as whole numbers."""
-    roots: NDArray[np.int64] = np.floor(np.sqrt(values) * _FINE).astype(np.int64) >> 5
-    return roots
+    made: NDArray[np.int64] = np.floor(np.sqrt(values) * _FINE).astype(np.int64) >> 5
+    return made

@@ -28,7 +28,8 @@ class ImageRows:
     """Images of one size, for a :class:`~tamis.models.batch_runner.BatchRunner`.
 
     Args:
-        pixels: Images, height, width, and three channels of uint8, for each row.
+        pieces: The pixels of the rows, one piece after the other: for each row height, width, and three channels of
+            uint8.
         present: Which of the rows have an image.
 
     >>> rows = ImageRows.of(pa.array([bytes(12), None], pa.binary(12)), 2, 2)
@@ -36,24 +37,36 @@ class ImageRows:
     ((2, 2, 2, 3), [1, 0])
     """
 
-    pixels: NDArray[np.uint8]
+    pieces: tuple[NDArray[np.uint8], ...]
     present: NDArray[np.bool_]
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray, height: int, width: int) -> ImageRows:
-        """The images of a column of bytes of fixed size; one chunk is not copied."""
+        """The images of a column of bytes of fixed size, which are not copied."""
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         size = height * width * 3
-        arrays, present = [np.zeros((0, height, width, 3), np.uint8)], [np.zeros(0, np.bool_)]
+        pieces, present = [np.zeros((0, height, width, 3), np.uint8)], [np.zeros(0, np.bool_)]
         for chunk in chunks:
             flat = np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size)
-            arrays.append(flat.reshape(-1, height, width, 3))
+            pieces.append(flat.reshape(-1, height, width, 3))
             present.append(np.asarray(chunk.is_valid()))
-        whole = arrays[1] if len(chunks) == 1 else np.concatenate(arrays)
-        return cls(whole, np.concatenate(present))
+        return cls(tuple(pieces), np.concatenate(present))
 
     def __len__(self) -> int:
         return len(self.present)
+
+    @property
+    def pixels(self) -> NDArray[np.uint8]:
+        """All rows in one array."""
+        filled = [piece for piece in self.pieces if len(piece)]
+        return filled[0] if len(filled) == 1 else np.concatenate(self.pieces)
+
+    def write_into(self, target: NDArray[np.uint8]) -> None:
+        """Copy the rows to the first ones of an array."""
+        start = 0
+        for piece in self.pieces:
+            np.copyto(target[start : start + len(piece)], piece)
+            start += len(piece)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -62,14 +75,19 @@ class ImageRows:
 
     def take(self, rows: NDArray[np.int64]) -> ImageRows:
         """Some of the rows; a run of rows that follow each other is not copied."""
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
-            return ImageRows(self.pixels[part], self.present[part])
-        return ImageRows(self.pixels[rows], self.present[rows])
+        if not len(rows) or rows[-1] - rows[0] != len(rows) - 1 or (np.diff(rows) != 1).any():
+            return ImageRows((self.pixels[rows],), self.present[rows])
+        first, last = int(rows[0]), int(rows[-1]) + 1
+        ends = np.cumsum([len(piece) for piece in self.pieces])
+        pieces = tuple(
+            piece[max(0, first - int(end) + len(piece)) : max(0, last - int(end) + len(piece))]
+            for piece, end in zip(self.pieces, ends, strict=True)
+        )
+        return ImageRows(pieces, self.present[first:last])
 
     def sample(self) -> ImageRows:
         """A grey image."""
-        return ImageRows(np.full((1, *self.pixels.shape[1:]), 128, np.uint8), np.ones(1, np.bool_))
+        return ImageRows((np.full((1, *self.pieces[0].shape[1:]), 128, np.uint8),), np.ones(1, np.bool_))
 
     def too_large(self, memory: str) -> str:
         """What to say when one image does not fit into the memory of a device."""
@@ -115,7 +133,7 @@ class ImageEncoder:
     def __call__(self, images: ImageRows) -> Any:
         """A vector for each image, as a tensor. On a GPU the call returns before they are computed."""
         with self._torch.inference_mode():
-            return self.of_pixels(self._on_device(images.pixels).permute(0, 3, 1, 2))
+            return self.of_pixels(self._on_device(images).permute(0, 3, 1, 2))
 
     def of_pixels(self, pixels: Any) -> Any:
         """A vector for each image of a tensor on the device: uint8, three channels, height, width."""
@@ -135,23 +153,24 @@ class ImageEncoder:
             pack_linears(network, self._torch.float32)
         return network
 
-    def _on_device(self, pixels: NDArray[np.uint8]) -> Any:
+    def _on_device(self, images: ImageRows) -> Any:
         """Images on the device. They go to a GPU through memory that it can read by itself."""
         torch = self._torch
         if self.device == "cpu":
+            pixels = images.pixels
             given = pixels if pixels.flags.writeable else pixels.copy()  # PyTorch wants no memory it cannot write to
             return torch.from_numpy(np.ascontiguousarray(given))
-        if not self._buffers or len(self._buffers[0][0]) < len(pixels):
+        if not self._buffers or len(self._buffers[0][0]) < len(images):
             self._drop_buffers()
+            shape = (len(images), *images.pieces[0].shape[1:])
             self._buffers = [
-                (torch.empty(pixels.shape, dtype=torch.uint8, pin_memory=True), torch.cuda.Event())
-                for _ in range(_BUFFERS)
+                (torch.empty(shape, dtype=torch.uint8, pin_memory=True), torch.cuda.Event()) for _ in range(_BUFFERS)
             ]
         self._turn = (self._turn + 1) % _BUFFERS
         buffer, is_copied = self._buffers[self._turn]
         is_copied.synchronize()
-        part = buffer[: len(pixels)]
-        np.copyto(part.numpy(), pixels)
+        part = buffer[: len(images)]
+        images.write_into(part.numpy())
         there = part.to(self.device, non_blocking=True)
         is_copied.record()
         return there

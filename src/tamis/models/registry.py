@@ -139,7 +139,7 @@ KNOWN: Final = (
         "ImageEmbeddingStage, ImageTextSimilarityFilter",
         "embeddings of images and captions, small",
         "MIT",
-        605,
+        1210,
     ),
     KnownModel("ttj/sac-logos-ava1-l14-linearMSE", "ImageAestheticFilterStage", "how pleasing an image is", _CARD, 4),
     KnownModel(

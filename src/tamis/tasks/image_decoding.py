@@ -126,7 +126,10 @@ def _with_turbo(turbo: Any, data: Any, head: JpegHead, least: Size) -> Pixels | 
             if any(words in message for words in _DAMAGED):
                 raise
             return None
-        pixels = turbo.decode_jpeg(data, strict=False, **smaller)
+        try:
+            pixels = turbo.decode_jpeg(data, strict=False, **smaller)
+        except ValueError:  # of what is not part of the picture but in the head, it complains all the same
+            return None
     return pixels
 
 

@@ -97,6 +97,29 @@ def test_weights_that_are_lacking_are_not_made_up(models: dict[str, tuple[Path, 
         vectors(images(), tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_jpeg_decoded_at_a_smaller_scale_has_almost_the_same_vector(
+    models: dict[str, tuple[Path, Any]], kind: str
+) -> None:
+    large = ImageBatch({"image_bytes": [encoded(n, 480, 640) for n in range(4)]})
+    exact, scaled = (vectors(large, models[kind][0], exact_pixels=each) for each in (True, False))
+    assert (exact != scaled).any()
+    assert (exact * scaled).sum(axis=1).min() > 0.999
+
+
+def test_rows_are_taken_from_pieces_as_from_a_whole() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 2, 2, 3)).astype(np.uint8)
+    chunks = [
+        pa.array([each.tobytes() for each in part], pa.binary(12)) for part in (pixels[:4], pixels[4:4], pixels[4:])
+    ]
+    rows = ImageRows.of(pa.chunked_array(chunks), 2, 2)
+    for chosen in ([0, 1], [3, 4, 5], [4, 5, 6, 7, 8], list(range(9)), [8, 2, 3], [5]):
+        assert np.array_equal(rows.take(np.array(chosen)).pixels, pixels[chosen])
+        target = np.zeros((9, 2, 2, 3), np.uint8)
+        rows.take(np.array(chosen)).write_into(target)
+        assert np.array_equal(target[: len(chosen)], pixels[chosen])
+
+
 def test_a_row_without_an_image_has_null(models: dict[str, tuple[Path, Any]]) -> None:
     batch = ImageBatch({"image_bytes": pa.array([None, encoded(1), None], pa.large_binary())})
     made = ImageEmbeddingStage(str(models["clip"][0])).process(batch)
