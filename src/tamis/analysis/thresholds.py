@@ -61,7 +61,7 @@ def bound_fields(one: MeasuredFilter) -> tuple[str | None, str | None]:
     found: list[str | None] = [None, None]
     # "max" in a parameter's name may refer to a low score: which bound it sets is found by changing it.
     for parameter in dataclasses.fields(one):  # type: ignore[arg-type]  # every built-in filter is a dataclass
-        if parameter.name.startswith(("min_", "max_")):
+        if parameter.name.startswith(("min_", "max_")) and getattr(one, parameter.name) is not None:
             changed = with_bounds(one, {parameter.name: getattr(one, parameter.name) + 1})
             for side in (0, 1):
                 if changed.bounds()[side] != one.bounds()[side]:
@@ -97,7 +97,8 @@ def propose_together(filters: Sequence[MeasuredFilter], scores: Scores, keep_rat
     Each filter drops the same share, the documents with the most extreme scores. A filter with two thresholds drops
     half of that share at either end. Documents without words do not influence the thresholds.
     """
-    has_words = scores["words"] > 0
+    count = len(next(iter(scores.values()), ()))
+    has_words = scores["words"] > 0 if "words" in scores else np.ones(count, np.bool_)
     ordered = {one.name: np.sort(scores[one.name][has_words]) for one in filters}
     enough = math.ceil(keep_rate * len(has_words) - 1e-9)
 

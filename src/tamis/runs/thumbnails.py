@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -64,7 +65,10 @@ def thumbnail(data: bytes, side: int = 160) -> Thumbnail:
         Image.preinit()  # so that the usual formats are tried first
         Image.init()
         formats = tuple(name for name in _FORMATS if name in Image.OPEN)
-        with Image.open(io.BytesIO(data), formats=formats) as head:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # its size is looked at below
+            head = Image.open(io.BytesIO(data), formats=formats)
+        with head:
             if head.width * head.height > _MOST_PIXELS:
                 return Thumbnail(problem=f"it has too many pixels to be shown: {head.width} x {head.height}")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
