@@ -23,21 +23,14 @@ def shard(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def test_every_image_of_a_tar_is_read_back_by_the_byte_of_its_header_or_of_its_content() -> None:
+def test_every_image_of_a_tar_is_read_back_by_the_byte_of_its_header() -> None:
     expected = samples()
     found = {}
     for path in sample_images():
         with open(path, "rb") as handle:  # noqa: PTH123 - the names of the sample are text
             starts = [at for at, _ in tar_images(handle, 1000)]
-        for at, header, content in zip(
-            starts,
-            read_rows(path, starts, limits=LIMITS),
-            read_rows(path, [at + 512 for at in starts], limits=LIMITS),
-            strict=True,
-        ):
-            assert header.position == at
-            assert header.values == content.values
-            found[header.values["image_id"]] = header.values["image_bytes"]
+        for row in read_rows(path, starts, limits=LIMITS):
+            found[row.values["image_id"]] = row.values["image_bytes"]
     assert found == expected
 
 

@@ -27,11 +27,11 @@ def tar_rows(handle: BinaryIO, positions: list[int], media_bytes: int) -> Iterat
 
     Args:
         handle: The archive.
-        positions: The bytes where the headers of the members are, or their contents.
+        positions: The bytes where the headers of the members are.
         media_bytes: The largest image that is read; none when 0.
     """
     for position in positions:
-        member = _member_at(handle, position) or _member_at(handle, position - _BLOCK)
+        member = _member_at(handle, position)
         if member is None or not member.isfile():
             yield position, _NO_MEMBER
             continue
@@ -133,7 +133,8 @@ def _companions(handle: BinaryIO, member: tarfile.TarInfo, stem: str) -> dict[st
         if other.size <= _COMPANION_BYTES and other.name.lower().endswith((".txt", ".caption", ".json")):
             handle.seek(other.offset_data)
             text = handle.read(other.size).decode("utf-8", "replace")
-            found |= _fields(text) if other.name.lower().endswith(".json") else {"caption": text.strip()}
+            is_json = other.name.lower().endswith(".json")
+            found = _fields(text) | found if is_json else found | {"caption": text.strip()}
         at = _after(other)
     return found
 

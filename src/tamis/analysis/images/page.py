@@ -249,5 +249,3 @@ def _bins(values: np.ndarray[tuple[int], np.dtype[np.float64]], one: ImageFilter
 
 def _name(row: dict[str, object]) -> str:
     return str(row["image_id"] or f"{row['source']}:{row['position']}{row['part'] or ''}")
-
-

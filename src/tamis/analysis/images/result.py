@@ -113,7 +113,9 @@ class ImageAnalysis:
     def dropped_alone_share(self, filter_name: str) -> float:
         """The share of images that a filter drops with its default threshold, and no other one does."""
         drops = {one.name: ~self.kept(one) for one in self.filters}
-        others = sum((dropped for name, dropped in drops.items() if name != filter_name), np.zeros(len(self.whole), int))
+        others = sum(
+            (dropped for name, dropped in drops.items() if name != filter_name), np.zeros(len(self.whole), int)
+        )
         return _share(drops[filter_name] & (others == 0))
 
     def kept_share_of_all(self) -> float:
