@@ -1,10 +1,10 @@
-"""Runs a function of token batches over many rows: sorted by length, in batches that fit, results in row order."""
+"""Runs a function of batches over many rows: sorted by length, in batches that fit, results in row order."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array
 from tamis.models.token_batches import TokenBatch, TokenRows, token_batches
 
-__all__ = ["BatchRunner", "Infer", "check_finite", "is_out_of_memory"]
+__all__ = ["BatchRunner", "Infer", "Rows", "check_finite", "is_out_of_memory"]
 
 Infer = Callable[[Any], Mapping[str, Any]]
 """From a batch of rows to columns: a tensor or an array with an entry per row, for each name."""
@@ -21,6 +21,25 @@ Infer = Callable[[Any], Mapping[str, Any]]
 GPU_TOKENS: Final = 131_072
 CPU_TOKENS: Final = 2_048
 """Tokens of a batch where the user gives no number. A CPU needs few to be busy, and then they fit into its caches."""
+
+
+class Rows(Protocol):
+    """What a :class:`BatchRunner` takes: rows of a size each, such as the tokens of texts, or images."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How large each row is, in the unit of a batch (tokens, images); 0 for a row without anything."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Some of the rows, in the order given."""
+
+    def sample(self) -> Self:
+        """A row that is made up, from which the columns are told where there is no row."""
+
+    def too_large(self, memory: str) -> str:
+        """What to say when the only row does not fit into the memory of a device."""
 
 
 class BatchRunner:
@@ -34,7 +53,7 @@ class BatchRunner:
         device: Where it wants its batches: ``"cpu"`` or ``"cuda"``.
         batch_tokens: The most tokens of a batch; ``None`` for a number that suits the device.
         batch_texts: The most rows of a batch; ``None`` if only tokens limit it.
-        wants_tensors: Whether the function is given tensors, or else the rows as NumPy arrays.
+        wants_tensors: Whether the function is given tensors, or else the rows as they are.
 
     >>> def lengths(tokens): return {"tokens": tokens.offsets.diff()}
     >>> BatchRunner(lengths, "cpu")(TokenRows.of(pa.array([[7, 8], [], [9]])))["tokens"].to_pylist()
@@ -55,8 +74,8 @@ class BatchRunner:
         self.halvings = 0
         """How often a batch did not fit."""
 
-    def __call__(self, rows: TokenRows) -> dict[str, pa.Array]:
-        """The columns for all rows; null for rows without tokens.
+    def __call__(self, rows: Rows) -> dict[str, pa.Array]:
+        """The columns for all rows; null for rows without anything.
 
         Raises:
             RuntimeError: A single row does not fit into memory.
@@ -64,8 +83,7 @@ class BatchRunner:
         """
         present = np.flatnonzero(rows.lengths)
         if not len(present):  # the columns are told from a row that is made up
-            sample = TokenRows(np.zeros(1, np.int32), np.array([0, 1]))
-            made = _checked(self.infer(self._given(sample)), 1)
+            made = _checked(self.infer(self._given(rows.sample())), 1)
             return _in_row_order([(np.zeros(1, np.int64), made)], len(rows), is_sample=True)
         done: list[tuple[NDArray[np.int64], Mapping[str, Any]]] = []
         waiting = self._batches(rows.lengths, present)
@@ -78,10 +96,7 @@ class BatchRunner:
                     raise
                 longest = int(rows.lengths[batch].max())
                 if len(batch) == 1:
-                    raise RuntimeError(
-                        f"a row of {longest:,} tokens does not fit into the memory of the {_device_name(self.device)}: "
-                        "give a smaller max_seq_length, or the worker more memory"
-                    ) from error
+                    raise RuntimeError(rows.take(batch).too_large(_device_name(self.device))) from error
                 self._halve(longest * len(batch))
                 rest = np.concatenate([batch, *waiting])
                 waiting = self._batches(rows.lengths, rest)
@@ -94,8 +109,8 @@ class BatchRunner:
             made = [batch[start : start + most] for batch in made for start in range(0, len(batch), most)]
         return deque(reversed(made))
 
-    def _given(self, rows: TokenRows) -> TokenBatch | TokenRows:
-        return TokenBatch.of(rows, self.device) if self.wants_tensors else rows
+    def _given(self, rows: Rows) -> Any:
+        return TokenBatch.of(rows, self.device) if self.wants_tensors and isinstance(rows, TokenRows) else rows
 
     def _halve(self, tokens: int) -> None:
         """Let batches have at most half as many tokens as one that did not fit."""

@@ -7,10 +7,12 @@ gives other results gets padded rows.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,7 +26,7 @@ from tamis.models.token_batches import TokenBatch, TokenRows
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Encoder", "best_device", "load_torch"]
+__all__ = ["Encoder", "best_device", "load_torch", "number_type", "shared_network", "torch_threads"]
 
 _AGREES: Final = {2: 0.999, 4: 0.99999}
 """The least cosine of hidden states with and without padding for padding to be left out, by bytes of a number."""
@@ -54,6 +56,39 @@ def best_device(gpu_ids: tuple[int, ...] = ()) -> str:
     if not torch.cuda.is_available():
         return "cpu"
     return "cuda"  # a worker sees its own cards only
+
+
+@contextlib.contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Let PyTorch compute with so many threads meanwhile; ``None`` leaves the number, which is that of the calling
+    thread.
+    """
+    torch = sys.modules.get("torch")
+    before = None if torch is None or count is None else torch.get_num_threads()
+    if torch is None or before in (None, count):
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def shared_network(place: str, settings: tuple[Any, ...], load: Callable[[], Any]) -> Any:
+    """A network on the CPU that is loaded once for all threads of the process.
+
+    Args:
+        place: The folder with its files: when they change, it is loaded again.
+        settings: What else it depends on.
+        load: Loads it.
+    """
+    key = (place, _changed_ns(place), *settings)
+    with _LOADING:
+        network = _LOADED.get(key)
+        if network is None:
+            network = _LOADED[key] = load()
+        return network
 
 
 class Encoder:
@@ -89,7 +124,7 @@ class Encoder:
     ) -> None:
         torch = load_torch(f"the model {model.name}")
         self.device, self._name = device or best_device(), model.name
-        numbers = _numbers(torch, dtype, self.device)
+        numbers = number_type(torch, dtype, self.device)
         place = folder or model.folder()
         key = (place, _changed_ns(place), str(numbers), kind, repr(sorted(settings.items())))
         with _LOADING:
@@ -128,7 +163,8 @@ def _changed_ns(folder: str) -> int:
     return max((entry.stat().st_mtime_ns for entry in os.scandir(folder)), default=0)
 
 
-def _numbers(torch: Any, dtype: str, device: str) -> Any:
+def number_type(torch: Any, dtype: str, device: str) -> Any:
+    """The type of PyTorch that a name stands for; ``"auto"`` is 16 bits on a GPU and 32 on a CPU."""
     name = ("bfloat16" if device != "cpu" else "float32") if dtype == "auto" else dtype
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tamis.errors import ModelError
+from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG
 from tamis.models.published import backbone_positions
 
 __all__ = ["model_config", "most_tokens"]
@@ -26,6 +27,9 @@ _AFTER_PADDING: Final = {
 }
 """Kinds of models whose positions begin after that of the padding token."""
 
+_USUAL: Final = {"clip": 77, "clip_text_model": 77, "siglip": 64, "siglip_text_model": 64}
+"""The positions of kinds of models that leave them out of their configuration where they are the usual ones."""
+
 
 def most_tokens(folder: str) -> int | None:
     """The most tokens of a text that a model looks at, those around the text included; ``None`` if it names no limit.
@@ -41,6 +45,9 @@ def most_tokens(folder: str) -> int | None:
     config = model_config(folder)
     config = {**config, **config.get("text_config", {})} if isinstance(config.get("text_config"), dict) else config
     places = config.get("max_position_embeddings", backbone_positions(config, folder))
+    if places is None:
+        open_clip = _read(Path(folder) / OPEN_CLIP_CONFIG).get("model_cfg", {}).get("text_cfg", {})
+        places = open_clip.get("context_length", _USUAL.get(str(config.get("model_type"))))
     if isinstance(places, int) and config.get("model_type") in _AFTER_PADDING:
         places -= int(config.get("pad_token_id") or 0) + 1
     named = _read(Path(folder) / "tokenizer_config.json").get("model_max_length")

@@ -7,9 +7,11 @@ that hold no code are fetched and loaded, unless the user says otherwise.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import json
+import logging
 import os
 import shutil
 import struct
@@ -155,12 +157,16 @@ class Model:
         os.replace(partial, target)
         return str(target)
 
-    def load(self, kind: str = "AutoModel", *, folder: str | None = None, **settings: Any) -> Any:
+    def load(
+        self, kind: str = "AutoModel", *, folder: str | None = None, whole: bool = False, **settings: Any
+    ) -> Any:
         """The model itself, as ``transformers`` loads it, ready to compute.
 
         Args:
             kind: The class of ``transformers`` that loads it.
             folder: The folder to load, where it is not the model's own, such as one below it.
+            whole: Whether to refuse files without all the weights of that class, which ``transformers`` fills in with
+                numbers by chance.
             settings: More arguments of ``from_pretrained``, such as ``dtype``.
         """
         try:
@@ -172,11 +178,20 @@ class Model:
         if not self.allow_pickle:
             options["use_safetensors"] = True
         try:
-            return getattr(transformers, kind).from_pretrained(folder, **options).eval()
+            with _without_load_report() if whole else contextlib.nullcontext():
+                loaded = getattr(transformers, kind).from_pretrained(folder, output_loading_info=whole, **options)
         except ImportError:  # the model asks for a package; the message says which
             raise
         except Exception as error:  # safetensors raises a class of its own for whatever is wrong with a file
             raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
+        network, found = loaded if whole else (loaded, {})
+        lacking = sorted({*map(str, found.get("missing_keys", ())), *map(str, found.get("mismatched_keys", ()))})
+        if lacking:
+            raise ModelError(
+                f"the model {self.name} cannot be loaded as {kind}: its files lack {len(lacking)} weights, such as "
+                f"{lacking[0]}"
+            )
+        return network.eval()
 
     def _from_hub(self, *, local_only: bool, weights: bool = True) -> str:
         try:
@@ -219,6 +234,18 @@ class Model:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.name != LOCK and any(fnmatch.fnmatch(path.name, p) for p in patterns):
                 yield path.relative_to(folder)
+
+
+@contextlib.contextmanager
+def _without_load_report() -> Iterator[None]:
+    """Keep ``transformers`` from warning of tensors that the class has no use for: those of the other tower."""
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def bundled_folder(name: str, revision: str | None = None) -> str | None:

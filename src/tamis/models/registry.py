@@ -106,6 +106,49 @@ KNOWN: Final = (
         "Llama 2 Community License",
     ),
     KnownModel("nvidia/instruction-data-guard", "InstructionDataGuardClassifier", "poisoned instructions", _CARD),
+    KnownModel(
+        "openai/clip-vit-large-patch14",
+        "ImageEmbeddingStage, ImageTextSimilarityFilter",
+        "embeddings of images and captions",
+        _CARD,
+        1710,
+    ),
+    KnownModel(
+        "openai/clip-vit-base-patch32",
+        "ImageEmbeddingStage, ImageTextSimilarityFilter",
+        "embeddings of images and captions, small",
+        _CARD,
+        605,
+    ),
+    KnownModel(
+        "google/siglip-base-patch16-224",
+        "ImageEmbeddingStage, ImageTextSimilarityFilter",
+        "embeddings of images and captions",
+        "Apache-2.0",
+        813,
+    ),
+    KnownModel(
+        "google/siglip-so400m-patch14-384",
+        "ImageEmbeddingStage, ImageTextSimilarityFilter",
+        "embeddings of images and captions, large",
+        "Apache-2.0",
+        3510,
+    ),
+    KnownModel(
+        "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+        "ImageEmbeddingStage, ImageTextSimilarityFilter",
+        "embeddings of images and captions, small",
+        "MIT",
+        605,
+    ),
+    KnownModel("ttj/sac-logos-ava1-l14-linearMSE", "ImageAestheticFilterStage", "how pleasing an image is", _CARD, 4),
+    KnownModel(
+        "LAION-AI/CLIP-based-NSFW-Detector",
+        "ImageNSFWFilterStage",
+        "not safe for work (not on the hub: give weights_path)",
+        "MIT",
+        1,
+    ),
 )
 """Sizes are those of the parameters; licences that are not given here are on the model's card."""
 

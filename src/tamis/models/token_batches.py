@@ -87,6 +87,17 @@ class TokenRows:
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
         return TokenRows(self.ids[places], offsets)
 
+    def sample(self) -> TokenRows:
+        """A row of one token."""
+        return TokenRows(np.zeros(1, np.int32), np.array([0, 1]))
+
+    def too_large(self, memory: str) -> str:
+        """What to say when the longest row does not fit into the memory of a device."""
+        return (
+            f"a row of {int(self.lengths.max()):,} tokens does not fit into the memory of the {memory}: give a smaller "
+            "max_seq_length, or the worker more memory"
+        )
+
 
 @dataclass(frozen=True)
 class TokenBatch:

@@ -17,7 +17,6 @@ from tamis.plan.describe import describe
 from tamis.stages.io.encoders import JsonlEncoder, ParquetEncoder
 from tamis.stages.io.readers import ReaderStage
 from tamis.stages.io.writers import WriterStage
-from tamis.stages.text.filters import Filter, Score, ScoreFilter
 from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.filters.chain import KeepStep, Step
 from tamis.tasks import DocumentBatch, RowNames
@@ -145,8 +144,8 @@ def changed_criteria(before: Plan, after: Plan) -> list[ChangedCriterion]:
 
 
 def _changed_steps(old: Vertex, new: Vertex) -> Iterator[ChangedCriterion]:
-    kinds = (Filter, Score, ScoreFilter)
-    steps = [v.stage._steps if isinstance(v.stage, kinds) else [] for v in (old, new)]
+    steps: list[list[Step]] = [getattr(v.stage, "_steps", []) for v in (old, new)]
+    steps = [each if all(isinstance(step, Step) for step in each) else [] for each in steps]
     if not steps[0] or len(steps[0]) != len(steps[1]):
         raise PlanError(f"the stage {new.name!r} differs in more than thresholds of its filters. {RUN_INSTEAD}")
     for before, after in zip(*steps, strict=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.models.batch_runner import GPU_TOKENS, BatchRunner
+from tamis.models.encoder import torch_threads
 from tamis.models.token_batches import TokenRows
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.column_values import read_column
@@ -85,7 +84,7 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
             device = best_device()
         if worker_metadata is not None and device == "cpu":  # by hand it has all cores
             self.stage.threads = max(1, int(self.resources.cpus))
-        with self._threads():
+        with torch_threads(self.stage.threads):
             self.stage.load(device)
         self._runner = BatchRunner(
             self.stage.infer,
@@ -94,20 +93,6 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
             self.stage.batch_texts,
             wants_tensors=self.stage.wants_tensors,
         )
-
-    @contextlib.contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Let PyTorch use as many threads as the worker has cores. The number is that of the calling thread."""
-        torch, wanted = sys.modules.get("torch"), self.stage.threads
-        before = None if torch is None or wanted is None else torch.get_num_threads()
-        if torch is None or before in (None, wanted):
-            yield
-            return
-        torch.set_num_threads(wanted)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
     def count_tokens(self, task: DocumentBatch) -> Sequence[int]:
         counts: Sequence[int] = pc.fill_null(pc.list_value_length(task[self.tokens_field]), 0).to_numpy()
@@ -120,7 +105,7 @@ class Inference(ProcessingStage[DocumentBatch, DocumentBatch]):
         columns = [read_column(task.data, self.tokens_field, self.name) for task in tasks]
         halvings = self._runner.halvings
         chunks = [chunk for column in columns for chunk in column.chunks]
-        with self._threads():
+        with torch_threads(self.stage.threads):
             found = self._runner(TokenRows.of(pa.chunked_array(chunks, columns[0].type)))
         if self._runner.halvings > halvings:
             self.log_metric("batches_too_large", self._runner.halvings - halvings)
