@@ -36,6 +36,7 @@ from tamis.kernels.buffers import PADDING
 from tamis.kernels.fasttext import FastTextNetwork
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
+from tamis.kernels.image_measures import count_pixels
 from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
 from tamis.kernels.ngram_features import descend, ngram_vectors
@@ -400,6 +401,13 @@ def run_tokens(name: str) -> Callable[[pa.Array], Any]:
     return run
 
 
+def run_image_measures(column: pa.Array) -> Any:
+    data = np.frombuffer("".join(column.to_pylist()).encode() or b"abc", np.uint8)
+    pictures = [np.resize(data, (height, width, 3)) for height in (1, 2, 5) for width in (1, 3, 40)]
+    counted = [count_pixels(picture // shades * shades) for picture in pictures for shades in (1, 100)]
+    return [[part.tolist() for part in (each.luma, each.spread, each.colors, each.sums)] for each in counted]
+
+
 def run_text_units(column: pa.Array) -> Any:
     return [[part.tolist() for part in hash_units(column, unit, marks)] for unit in UNITS for marks in (False, True)]
 
@@ -557,6 +565,7 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "fasttext": run_fasttext,
     "fasttext_words": run_fasttext,
     "languages": run_languages,
+    "image_measures": run_image_measures,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tamis.kernels import operations
 from tamis.kernels.arguments import Array, Arrays, Number, Signature
 from tamis.kernels.hashed_words_definition import COUNTED, SIZES, TOTAL_BUCKETS
+from tamis.kernels.image_sums import COLORS, SUMS
 from tamis.kernels.measures import MEASURES
 
 __all__ = ["PADDING", "SIGNATURES", "longest_near_end", "most_shingles"]
@@ -388,6 +389,17 @@ SIGNATURES: Final[dict[str, Signature]] = {
         counts=_integers("24", is_written=True),
         found=_integers("2 * unknown + 2", is_written=True),
         results=_integers("6 * row_count", is_written=True),
+    ),
+    "image_measures": Signature(
+        conditions=("0 < width and 0 < height",),
+        pixels=_bytes("3 * width * height"),
+        height=Number(),
+        width=Number(),
+        luma=_bytes("width * height", is_written=True),
+        luma_counts=_integers("256", is_written=True),
+        spread_counts=_integers("256", is_written=True),
+        color_counts=_integers(f"{COLORS}", is_written=True),
+        sums=_integers(f"{SUMS}", is_written=True),
     ),
     "line_starts": Signature(
         conditions=("0 <= first <= size",),

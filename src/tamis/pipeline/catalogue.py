@@ -47,6 +47,7 @@ _AREAS: Final = (
             "tamis.stages.text.download",
         ),
     ),
+    ("Images: filters", ("tamis.stages.image.filters",)),
     (
         "Deduplication",
         (
