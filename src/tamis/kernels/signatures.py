@@ -106,6 +106,22 @@ def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDAr
     return most
 
 
+def filter_inside(firsts: NDArray[np.int64], count: int, room: int, size: int) -> bool:
+    """Whether the coefficients of a filter are for pixels that are there.
+
+    Args:
+        firsts: For each place the first pixel, then how many.
+        count: How many places there are.
+        room: How many coefficients a place has at most.
+        size: How many pixels there are.
+
+    >>> filter_inside(np.array([0, 2, 1, 2]), 2, 2, 3), filter_inside(np.array([0, 2, 1, 2]), 2, 2, 2)
+    (True, False)
+    """
+    first, many = firsts[: 2 * count : 2], firsts[1 : 2 * count : 2]
+    return bool((first >= 0).all() and (many >= 0).all() and (many <= room).all() and (first + many <= size).all())
+
+
 def longest_text(offsets: NDArray[np.int64]) -> int:
     """The size of the longest text.
 
@@ -830,6 +846,77 @@ SIGNATURES: Final[dict[str, Signature]] = {
         ),
         line=_bytes("(3 * new_width + 63) // 64 * 64", is_written=True),
         resized=_bytes("3 * new_width * new_height", is_written=True),
+    ),
+    "grey_thumbnail": Signature(
+        conditions=(
+            "0 < width < 1 << 31 and 0 < height < 1 << 31 and columns > 0 and rows > 0",
+            "filter_inside(across_firsts, columns, across_room, width)",
+            "filter_inside(down_firsts, rows, down_room, height)",
+        ),
+        helpers={"filter_inside": filter_inside},
+        pixels=_bytes("3 * height * width"),
+        height=Number(),
+        width=Number(),
+        across=_short_integers("columns * across_room"),
+        across_firsts=_integers("2 * columns"),
+        across_room=Number(),
+        down=_short_integers("rows * down_room"),
+        down_firsts=_integers("2 * rows"),
+        down_room=Number(),
+        columns=Number(),
+        rows=Number(),
+        down_first=Number(),
+        grey=_bytes("height * width", is_written=True),
+        half=_bytes("rows * width if down_first else columns * height", is_written=True),
+        sums=_short_integers("width", is_written=True),
+        out=_bytes("rows * columns", is_written=True),
+    ),
+    "dct_hash": Signature(
+        thumbnail=_bytes("1024"),
+        first_waves=_floats("14"),
+        second_waves=_floats("9"),
+        turns=_floats("32"),
+        low=_floats("256", is_written=True),
+        line=_floats("32", is_written=True),
+        room=_floats("64", is_written=True),
+        hashes=_words("1", is_written=True),
+    ),
+    "hamming_order": Signature(
+        conditions=("0 < passes <= 5", "count < 1 << 31", "not ends[: 2048 * passes].any()"),
+        hashes=_words("count"),
+        count=Number(),
+        mask=_words("1"),
+        passes=Number(),
+        ends=_integers("2048 * passes", is_written=True),
+        sorted_hashes=_words("count", is_written=True),
+        places=_short_integers("count", is_written=True),
+        other_hashes=_words("count", is_written=True),
+        other_places=_short_integers("count", is_written=True),
+    ),
+    "hamming_pairs": Signature(
+        conditions=(
+            "0 < used_bits < 64 and block_count <= 62 and room > 0 and large_room > 0",
+            "0 <= state[0] <= count and 0 <= state[1] and 0 <= state[2] <= count",
+        ),
+        hashes=_words("count"),
+        places=_short_integers("count"),
+        count=Number(),
+        mask=_words("1"),
+        used_bits=Number(),
+        blocks=_words("block_count"),
+        block_count=Number(),
+        chosen=Number(),
+        chosen_count=Number(),
+        max_distance=Number(),
+        most=Number(),
+        state=_integers("4", is_written=True),
+        left=_short_integers("room", is_written=True),
+        right=_short_integers("room", is_written=True),
+        distances=_short_integers("room", is_written=True),
+        room=Number(),
+        begins=_integers("large_room", is_written=True),
+        ends=_integers("large_room", is_written=True),
+        large_room=Number(),
     ),
 }
 """All kernels by name."""
