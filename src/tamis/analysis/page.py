@@ -17,7 +17,7 @@ from tamis.runs.figures import shown_bounds, shown_score
 from tamis.runs.histograms import Bin
 from tamis.runs.html import Page, Tile, cell, escaped, html_table, render_page, tiles_of
 from tamis.runs.pages.charts import Scale, histogram
-from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, WORDS
 
 _NO_BOUNDS: Final = (None, None)
@@ -198,7 +198,7 @@ def _filters(analysis: Analysis) -> str:
     return "".join(parts)
 
 
-def _examples(analysis: Analysis, one: MeasuredFilter, proposed: MeasuredFilter | None) -> str:
+def _examples(analysis: Analysis, one: ThresholdFilter, proposed: ThresholdFilter | None) -> str:
     parts = []
     for kind, filter_with in (("default", one), ("proposed", proposed)):
         if filter_with is None or (kind == "proposed" and filter_with.bounds() == one.bounds()):

@@ -67,9 +67,7 @@ class ImagePreprocessing:
             return _resized(pixels, self.height, self.width, self.resample)
         short, long = sorted((height, width))
         new_long = int(self.shorter_side * long / short)
-        new_height, new_width = (
-            (self.shorter_side, new_long) if height <= width else (new_long, self.shorter_side)
-        )
+        new_height, new_width = (self.shorter_side, new_long) if height <= width else (new_long, self.shorter_side)
         made = _resized(pixels, new_height, new_width, self.resample)
         top, left = (new_height - self.height) // 2, (new_width - self.width) // 2
         if top < 0 or left < 0:  # the part that is cut out is larger than the image: black around it

@@ -157,9 +157,7 @@ class Model:
         os.replace(partial, target)
         return str(target)
 
-    def load(
-        self, kind: str = "AutoModel", *, folder: str | None = None, whole: bool = False, **settings: Any
-    ) -> Any:
+    def load(self, kind: str = "AutoModel", *, folder: str | None = None, whole: bool = False, **settings: Any) -> Any:
         """The model itself, as ``transformers`` loads it, ready to compute.
 
         Args:

@@ -120,9 +120,7 @@ def test_images_are_taken_off_if_wanted(models: dict[str, tuple[Path, Any]]) -> 
     assert made.get_columns() == ["image_id", "image_embedding"]
 
 
-def test_broken_images_are_set_aside_alone(
-    models: dict[str, tuple[Path, Any]], tmp_path: Path
-) -> None:
+def test_broken_images_are_set_aside_alone(models: dict[str, tuple[Path, Any]], tmp_path: Path) -> None:
     rows = images(6).data
     data = rows["image_bytes"].to_pylist()
     data[2] = data[0][: len(data[0]) // 2]

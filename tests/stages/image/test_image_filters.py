@@ -222,9 +222,7 @@ def test_similarity_is_the_cosine_of_both_towers(tmp_path: Path, kind: str) -> N
         elif kind == "siglip":
             vectors = network.get_text_features(input_ids=given["input_ids"])
         else:
-            vectors = network.get_text_features(
-                input_ids=given["input_ids"], attention_mask=given["attention_mask"]
-            )
+            vectors = network.get_text_features(input_ids=given["input_ids"], attention_mask=given["attention_mask"])
         vectors = vectors if isinstance(vectors, torch.Tensor) else vectors.pooler_output
     cosine = torch.nn.functional.normalize(vectors).numpy() * np.array(made["image_embedding"].to_pylist())
     assert vectors.shape[1] == (32 if kind == "siglip" else DIM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -137,7 +137,8 @@ def _broken(analysis: ImageAnalysis) -> str:
     if not len(broken):
         return ""
     rows = [
-        f'<tr><td class="name">{escaped(_name(row), 300)}</td><td class="words name">{escaped(row["problem"], 300)}</td>'
+        f'<tr><td class="name">{escaped(_name(row), 300)}</td>'
+        f'<td class="words name">{escaped(row["problem"], 300)}</td>'
         f"{cell(figures.number(row['nbytes'] or 0), row['nbytes'] or 0)}</tr>"
         for row in broken.head(_BROKEN).to_dicts()
     ]

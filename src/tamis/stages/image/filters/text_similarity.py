@@ -112,4 +112,3 @@ class ImageTextSimilarityFilter(TextModelStage):
                 kept = ~lacks
                 made, scores, no_vector = made.keep(kept, f"no {what}"), scores[kept], no_vector[kept]
         return made.keep(scores >= self.min_score, f"{self.score_field} < {self.min_score:g}", scores)
-
