@@ -41,6 +41,7 @@ from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
 from tamis.kernels.ngram_features import descend, ngram_vectors
 from tamis.kernels.ngram_table import NgramTable, first_keys, longer_keys
+from tamis.kernels.resize import RESAMPLINGS, resize
 from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
 from tamis.kernels.text_units import LINE_BEGIN, LINE_END, UNITS, UNKNOWN, hash_units
 from tamis.kernels.token_means import token_means
@@ -520,6 +521,18 @@ def run_languages(column: pa.Array) -> Any:
     return [part.tolist() for part in (found.language, found.nbytes, found.letters, found.is_sure)]
 
 
+def run_resize(column: pa.Array) -> Any:
+    data = np.frombuffer("".join(column.to_pylist()).encode()[:30_000] + b"some more", np.uint8)
+    found = []
+    for width in (1, 5, 40):
+        pixels = data[: len(data) // (3 * width) * 3 * width].reshape(-1, width, 3)
+        if len(pixels):
+            sizes = ((1, 1), (7, 30), (70, 9), (width, 3))
+            found += [resize(pixels, *size, way).tolist() for size in sizes for way in RESAMPLINGS]
+            found.append(resize(pixels, 40, 50, crop=(3, 4, 37, 21)).tolist())
+    return found
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
@@ -538,6 +551,7 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "jaccard": run_jaccard,
     "bands": run_bands,
     "hashed_words": run_hashed_words,
+    "resize": run_resize,
     "token_means": run_token_means,
     "anchors": run_anchors,
     "window_hashes": run_window_hashes,

@@ -794,5 +794,42 @@ SIGNATURES: Final[dict[str, Signature]] = {
         units=_integers("row_count", is_written=True),
         unknown=_integers("row_count", is_written=True),
     ),
+    "resize": Signature(
+        conditions=(
+            "width > 0 and height > 0 and new_width > 0 and new_height > 0",
+            *(
+                f"({a}_begins[:{new}] >= 0).all() and ({a}_counts[:{new}] >= 0).all() and "
+                f"({a}_counts[:{new}] <= {a}_taps).all() and "
+                f"({a}_begins[:{new}] >= {a}_begins[0]).all() and "
+                f"({a}_begins[:{new}] + {a}_counts[:{new}] <= {a}_begins[{new} - 1] + {a}_counts[{new} - 1]).all() and "
+                f"{a}_begins[{new} - 1] + {a}_counts[{new} - 1] <= {old}"
+                for a, new, old in (("x", "new_width", "width"), ("y", "new_height", "height"))
+            ),
+        ),
+        pixels=_bytes("3 * width * height"),
+        height=Number(),
+        width=Number(),
+        x_begins=_integers("new_width"),
+        x_counts=_integers("new_width"),
+        x_weights=_short_integers("x_taps * new_width"),
+        x_taps=Number(),
+        new_width=Number(),
+        y_begins=_integers("new_height"),
+        y_counts=_integers("new_height"),
+        y_weights=_short_integers("y_taps * new_height"),
+        y_taps=Number(),
+        new_height=Number(),
+        turned=_bytes(
+            "48 * max(16, int(x_begins[new_width - 1] + x_counts[new_width - 1] - x_begins[0]))", is_written=True
+        ),
+        narrow=_bytes("48 * new_width", is_written=True),
+        between=_bytes(
+            "int(y_begins[new_height - 1] + y_counts[new_height - 1] - y_begins[0])"
+            " * ((3 * new_width + 63) // 64 * 64) + 64",
+            is_written=True,
+        ),
+        line=_bytes("(3 * new_width + 63) // 64 * 64", is_written=True),
+        resized=_bytes("3 * new_width * new_height", is_written=True),
+    ),
 }
 """All kernels by name."""
