@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import DataError, MissingExtraError
+from tamis.errors import DataError
 from tamis.stages.image.filters.measures import MEASURED_SIDE, ImageMeasures
 from tamis.stages.text.filters.batch_filter import BatchCriterion, BatchFilter, BatchScores
 from tamis.tasks import ImageBatch, TableTask
+from tamis.tasks.image_decoding import MAX_PIXELS, check_size, open_image, reasons
 
 __all__ = ["DecodedImage", "ImageFile", "ImageFileFilter", "ImageFilter", "MeasuredImageFilter"]
 
@@ -54,14 +55,10 @@ class ImageFile:
     @functools.cached_property
     def head(self) -> Any:
         """The image as Pillow opens it: width, height, format and tables, without pixels."""
-        try:
-            from PIL import Image
-        except ImportError as e:
-            raise MissingExtraError("reading images", package="pillow", extra="image") from e
         self._file.seek(0)
         try:
-            return Image.open(self._file)
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e:
+            return open_image(self._file)
+        except reasons() as e:
             raise DataError(f"the image {self._name} cannot be read: {e}") from e
 
     @property
@@ -84,13 +81,16 @@ class ImageFile:
         """1 less the mean of its alpha channel, 0 to 1. Images that have one or a transparent colour are decoded."""
         if self.head.mode not in ("RGBA", "LA", "PA", "RGBa", "La") and "transparency" not in self.head.info:
             return 0.0
-        alpha = self._decoded(lambda: np.asarray(self.head.convert("RGBA").getchannel("A")))
-        return 1 - float(alpha.mean()) / 255
+        return 1 - float(self._decoded(self._alpha).mean()) / 255
 
-    def _decoded(self, read: Any) -> Any:
+    def _alpha(self) -> NDArray[np.uint8]:
+        check_size(self.width, self.height, MAX_PIXELS)
+        return np.asarray(self.head.convert("RGBA").getchannel("A"))
+
+    def _decoded(self, read: Callable[[], Any]) -> Any:
         try:
             return read()
-        except (OSError, EOFError, SyntaxError, ValueError) as e:
+        except reasons() as e:
             raise DataError(f"the image {self._name} cannot be decoded: {e}") from e
 
 
