@@ -33,7 +33,7 @@ ORDER = [
 """Each part may import itself and what is behind it here. ``import tamis`` alone, for the version, is free."""
 
 KERNELS = "kernels"
-"""Imports nothing of ours; models and all that is before them here may import it."""
+"""Imports nothing of ours; tasks and all that is before them here may import it."""
 
 ON_TOP = {"compat", "quickstart", "testing", "__main__", "__init__"}
 """May import anything. Of the others only ``cli`` may import one of them, ``quickstart``."""
@@ -43,7 +43,7 @@ def may_import(part: str) -> set[str]:
     if part == KERNELS:
         return {KERNELS}
     place = ORDER.index(part)
-    kernels = {KERNELS} if place <= ORDER.index("models") else set()
+    kernels = {KERNELS} if place <= ORDER.index("tasks") else set()
     return {*ORDER[place:], *kernels, *({"quickstart"} if part == "cli" else ())}
 
 

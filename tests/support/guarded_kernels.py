@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from tamis.kernels import (
     cleaning,
+    hamming,
     hashed_words,
     heuristics,
+    image_hashes,
     measures,
     minhash,
     native,
@@ -40,6 +42,7 @@ from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
 from tamis.kernels.ngram_features import descend, ngram_vectors
 from tamis.kernels.ngram_table import NgramTable, first_keys, longer_keys
+from tamis.kernels.resize import RESAMPLINGS, resize
 from tamis.kernels.spans import Units, find_anchors, hash_windows, remove_spans
 from tamis.kernels.text_units import LINE_BEGIN, LINE_END, UNITS, UNKNOWN, hash_units
 from tamis.kernels.token_means import token_means
@@ -512,6 +515,35 @@ def run_languages(column: pa.Array) -> Any:
     return [part.tolist() for part in (found.language, found.nbytes, found.letters, found.is_sure)]
 
 
+def run_resize(column: pa.Array) -> Any:
+    data = np.frombuffer("".join(column.to_pylist()).encode()[:30_000] + b"some more", np.uint8)
+    found = []
+    for width in (1, 5, 40):
+        pixels = data[: len(data) // (3 * width) * 3 * width].reshape(-1, width, 3)
+        if len(pixels):
+            sizes = ((1, 1), (7, 30), (70, 9), (width, 3))
+            found += [resize(pixels, *size, way).tolist() for size in sizes for way in RESAMPLINGS]
+            found.append(resize(pixels, 40, 50, crop=(3, 4, 37, 21)).tolist())
+    return found
+
+
+def pictures_of(column: pa.Array) -> Iterator[np.ndarray]:
+    """Pictures of some shapes from the bytes of texts."""
+    data = np.frombuffer(("".join(column.to_pylist()) + "picture" * 9).encode(), np.uint8)
+    for height, width in ((1, 1), (3, len(data) // 9), (len(data) // 9, 3), (40, 33)):
+        yield np.resize(data, (height, width, 3))
+
+
+def run_image_hashes(column: pa.Array) -> Any:
+    return [image_hashes.image_hash(pixels, kind) for pixels in pictures_of(column) for kind in image_hashes.KINDS]
+
+
+def run_hamming(column: pa.Array) -> Any:
+    hamming._ROOM, hamming._LARGE_ROOM, hamming._MOST_IN_RUN = 5, 2, 9
+    hashes = np.resize(hash_text_64(column), 60) & np.uint64(0xFF00FF00FF0F) if len(column) else np.zeros(0, np.uint64)
+    return [[part.tolist() for part in hamming.similar_pairs(hashes, distance)] for distance in (0, 3)]
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
@@ -530,6 +562,7 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "jaccard": run_jaccard,
     "bands": run_bands,
     "hashed_words": run_hashed_words,
+    "resize": run_resize,
     "token_means": run_token_means,
     "anchors": run_anchors,
     "window_hashes": run_window_hashes,
@@ -545,6 +578,10 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "languages": run_languages,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
+    "grey_thumbnail": run_image_hashes,
+    "dct_hash": run_image_hashes,
+    "hamming_order": run_hamming,
+    "hamming_pairs": run_hamming,
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),
 }
 """How each kernel is reached."""

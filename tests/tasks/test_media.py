@@ -163,7 +163,7 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert broken.with_metadata()["width"].to_pylist() == [512]
     with pytest.raises(DataError, match=r"broken\.jpg cannot be decoded"):
         next(broken.pixels())
-    with pytest.raises(DataError, match=r"the image x:0 cannot be read"):
+    with pytest.raises(DataError, match=r"the image x:0 cannot be decoded: it is not an image"):
         next(ImageBatch({"image_bytes": [b"no image"]}).named("x").pixels())
     with pytest.raises(DataError, match="No such file"):
         next(ImageBatch({"image_path": ["none.jpg"]}).pixels())

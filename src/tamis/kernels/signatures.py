@@ -105,20 +105,21 @@ def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDAr
     return most
 
 
-def filter_inside(firsts: NDArray[np.int64], count: int, room: int, size: int) -> bool:
-    """Whether the coefficients of a filter are for pixels that are there.
+def weights_inside(begins: NDArray[np.int64], counts: NDArray[np.int64], count: int, taps: int, size: int) -> bool:
+    """Whether weights are for pixels that are there.
 
     Args:
-        firsts: For each place the first pixel, then how many.
-        count: How many places there are.
-        room: How many coefficients a place has at most.
+        begins, counts: From which pixel on, and for how many.
+        count: How many sums there are.
+        taps: How many weights a sum has at most.
         size: How many pixels there are.
 
-    >>> filter_inside(np.array([0, 2, 1, 2]), 2, 2, 3), filter_inside(np.array([0, 2, 1, 2]), 2, 2, 2)
+    >>> begins, counts = np.array([0, 1]), np.array([2, 2])
+    >>> weights_inside(begins, counts, 2, 2, 3), weights_inside(begins, counts, 2, 2, 2)
     (True, False)
     """
-    first, many = firsts[: 2 * count : 2], firsts[1 : 2 * count : 2]
-    return bool((first >= 0).all() and (many >= 0).all() and (many <= room).all() and (first + many <= size).all())
+    first, many = begins[:count], counts[:count]
+    return bool((first >= 0).all() and (many >= 0).all() and (many <= taps).all() and (first + many <= size).all())
 
 
 def longest_text(offsets: NDArray[np.int64]) -> int:
@@ -801,26 +802,28 @@ SIGNATURES: Final[dict[str, Signature]] = {
     "grey_thumbnail": Signature(
         conditions=(
             "0 < width < 1 << 31 and 0 < height < 1 << 31 and columns > 0 and rows > 0",
-            "filter_inside(across_firsts, columns, across_room, width)",
-            "filter_inside(down_firsts, rows, down_room, height)",
+            "weights_inside(x_begins, x_counts, columns, x_taps, width)",
+            "weights_inside(y_begins, y_counts, rows, y_taps, height)",
         ),
-        helpers={"filter_inside": filter_inside},
+        helpers={"weights_inside": weights_inside},
         pixels=_bytes("3 * height * width"),
         height=Number(),
         width=Number(),
-        across=_short_integers("columns * across_room"),
-        across_firsts=_integers("2 * columns"),
-        across_room=Number(),
-        down=_short_integers("rows * down_room"),
-        down_firsts=_integers("2 * rows"),
-        down_room=Number(),
+        x_begins=_integers("columns"),
+        x_counts=_integers("columns"),
+        x_weights=_short_integers("columns * x_taps"),
+        x_taps=Number(),
         columns=Number(),
+        y_begins=_integers("rows"),
+        y_counts=_integers("rows"),
+        y_weights=_short_integers("rows * y_taps"),
+        y_taps=Number(),
         rows=Number(),
-        down_first=Number(),
+        height_first=Number(),
         grey=_bytes("height * width", is_written=True),
-        half=_bytes("rows * width if down_first else columns * height", is_written=True),
+        half=_bytes("rows * width if height_first else columns * height", is_written=True),
         sums=_short_integers("width", is_written=True),
-        out=_bytes("rows * columns", is_written=True),
+        thumbnail=_bytes("rows * columns", is_written=True),
     ),
     "dct_hash": Signature(
         thumbnail=_bytes("1024"),
@@ -868,6 +871,43 @@ SIGNATURES: Final[dict[str, Signature]] = {
         begins=_integers("large_room", is_written=True),
         ends=_integers("large_room", is_written=True),
         large_room=Number(),
+    ),
+    "resize": Signature(
+        conditions=(
+            "width > 0 and height > 0 and new_width > 0 and new_height > 0",
+            *(
+                f"({a}_begins[:{new}] >= 0).all() and ({a}_counts[:{new}] >= 0).all() and "
+                f"({a}_counts[:{new}] <= {a}_taps).all() and "
+                f"({a}_begins[:{new}] >= {a}_begins[0]).all() and "
+                f"({a}_begins[:{new}] + {a}_counts[:{new}] <= {a}_begins[{new} - 1] + {a}_counts[{new} - 1]).all() and "
+                f"{a}_begins[{new} - 1] + {a}_counts[{new} - 1] <= {old}"
+                for a, new, old in (("x", "new_width", "width"), ("y", "new_height", "height"))
+            ),
+        ),
+        pixels=_bytes("3 * width * height"),
+        height=Number(),
+        width=Number(),
+        x_begins=_integers("new_width"),
+        x_counts=_integers("new_width"),
+        x_weights=_short_integers("x_taps * new_width"),
+        x_taps=Number(),
+        new_width=Number(),
+        y_begins=_integers("new_height"),
+        y_counts=_integers("new_height"),
+        y_weights=_short_integers("y_taps * new_height"),
+        y_taps=Number(),
+        new_height=Number(),
+        turned=_bytes(
+            "48 * max(16, int(x_begins[new_width - 1] + x_counts[new_width - 1] - x_begins[0]))", is_written=True
+        ),
+        narrow=_bytes("48 * new_width", is_written=True),
+        between=_bytes(
+            "int(y_begins[new_height - 1] + y_counts[new_height - 1] - y_begins[0])"
+            " * ((3 * new_width + 63) // 64 * 64) + 64",
+            is_written=True,
+        ),
+        line=_bytes("(3 * new_width + 63) // 64 * 64", is_written=True),
+        resized=_bytes("3 * new_width * new_height", is_written=True),
     ),
 }
 """All kernels by name."""

@@ -66,6 +66,13 @@ class MediaBatch(TableTask):
 
         Bytes in the table are not copied, and files are read as far as their reader reads them.
         """
+        opened = self.opener()
+        for row in range(self.num_items):
+            with opened(row) as file:
+                yield file
+
+    def opener(self) -> Callable[[int], BinaryIO]:
+        """A function that opens the encoded medium of a row; the caller closes it. Threads may call it."""
         names = self.get_columns()
         if self.bytes_column not in names and self.path_column not in names:
             raise ColumnError(
@@ -77,19 +84,20 @@ class MediaBatch(TableTask):
         paths = column_values(self, self.path_column, count)
         offsets = column_values(self, self.offset_column, count)
         sizes = column_values(self, self.size_column, count)
-        for row in range(count):
-            path = None if paths is None else paths[row].as_py()
-            size = sizes[row].as_py() if sizes is not None else None
+
+        def opened(row: int) -> BinaryIO:
             if stored is not None and stored[row].is_valid:
                 file: BinaryIO = pa.BufferReader(stored[row].as_buffer())
-            elif not path:
+                return file
+            path = None if paths is None else paths[row].as_py()
+            if not path:
                 raise DataError(f"row {self.row_name(row)} has neither bytes nor a path")
-            elif size is None:
-                file = _opened(path)
-            else:
-                file = io.BytesIO(_part(path, int((offsets[row].as_py() if offsets is not None else 0) or 0), size))
-            with file:
-                yield file
+            size = sizes[row].as_py() if sizes is not None else None
+            if size is None:
+                return _opened(path)
+            return io.BytesIO(_part(path, int((offsets[row].as_py() if offsets is not None else 0) or 0), size))
+
+        return opened
 
     def payloads(self) -> Iterator[bytes]:
         """The encoded medium of each row, one at a time."""
