@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from tamis.kernels import (
     cleaning,
+    hamming,
     hashed_words,
     heuristics,
+    image_hashes,
     measures,
     minhash,
     native,
@@ -533,6 +535,23 @@ def run_resize(column: pa.Array) -> Any:
     return found
 
 
+def pictures_of(column: pa.Array) -> Iterator[np.ndarray]:
+    """Pictures of some shapes from the bytes of texts."""
+    data = np.frombuffer(("".join(column.to_pylist()) + "picture" * 9).encode(), np.uint8)
+    for height, width in ((1, 1), (3, len(data) // 9), (len(data) // 9, 3), (40, 33)):
+        yield np.resize(data, (height, width, 3))
+
+
+def run_image_hashes(column: pa.Array) -> Any:
+    return [image_hashes.image_hash(pixels, kind) for pixels in pictures_of(column) for kind in image_hashes.KINDS]
+
+
+def run_hamming(column: pa.Array) -> Any:
+    hamming._ROOM, hamming._LARGE_ROOM, hamming._MOST_IN_RUN = 5, 2, 9
+    hashes = np.resize(hash_text_64(column), 60) & np.uint64(0xFF00FF00FF0F) if len(column) else np.zeros(0, np.uint64)
+    return [[part.tolist() for part in hamming.similar_pairs(hashes, distance)] for distance in (0, 3)]
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
@@ -568,6 +587,10 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "image_measures": run_image_measures,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
+    "grey_thumbnail": run_image_hashes,
+    "dct_hash": run_image_hashes,
+    "hamming_order": run_hamming,
+    "hamming_pairs": run_hamming,
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),
 }
 """How each kernel is reached."""

@@ -2,10 +2,10 @@
 
 Hashes are cut into blocks of bits. If two hashes differ in at most ``d`` bits and there are ``d + k`` blocks, they
 agree in at least ``k`` of these. So for each choice of ``k`` blocks the hashes are sorted by their bits, and only
-neighbours are compared. This is multi-index hashing (Norouzi, Punjani and Fleet: Fast Search in Hamming Space with Multi-Index
-Hashing, 2012) with tables for several blocks at a time (Manku, Jain and Das Sarma: Detecting Near-Duplicates for Web
-Crawling, 2007). The answer is exact. Where very many hashes agree in the chosen blocks, they are treated in the same
-way by their other bits.
+neighbours are compared. This is multi-index hashing (Norouzi, Punjani and Fleet: Fast Search in Hamming Space with
+Multi-Index Hashing, 2012) with tables for several blocks at a time (Manku, Jain and Das Sarma: Detecting
+Near-Duplicates for Web Crawling, 2007). The answer is exact. Where very many hashes agree in the chosen blocks, they
+are treated in the same way by their other bits.
 """
 
 from __future__ import annotations

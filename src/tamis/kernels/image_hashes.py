@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.kernels import native
+from tamis.kernels.resize import WEIGHT_BITS, axis_weights, is_height_first
 
 __all__ = ["KINDS", "HashKind", "grey_thumbnail", "image_hash"]
 
@@ -27,10 +28,6 @@ HashKind = Literal["phash", "dhash", "ahash"]
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float64]
-
-_FILTER_BITS: Final = 22
-_LOBES: Final = 3
-"""How far Lanczos' filter reaches, in pixels of the thumbnail."""
 
 _SIDE: Final = 32
 _LOW: Final = 8
@@ -67,81 +64,41 @@ def grey_thumbnail(pixels: Pixels, width: int, height: int) -> Pixels:
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
         raise ValueError(f"pixels must be height x width x 3 of uint8, not {pixels.shape} of {pixels.dtype}")
     rows, columns = pixels.shape[:2]
-    across, across_firsts = _filter(columns, width)
-    down, down_firsts = _filter(rows, height)
-    down_first = _is_down_first(rows, columns, height, width)
+    if (columns, rows) == (width, height):
+        return _grey(pixels)
+    x_axis, y_axis = axis_weights(columns, width, "lanczos"), axis_weights(rows, height, "lanczos")
+    height_first = is_height_first((columns, rows), (width, height))
     kernel = native.load("grey_thumbnail")
     if kernel is None:
-        return _plain_thumbnail(pixels, (across, across_firsts), (down, down_firsts), down_first)
-    out = np.empty((height, width), np.uint8)
-    half = np.empty(height * columns if down_first else width * rows, np.uint8)
+        axes = ((1, y_axis), (0, x_axis)) if height_first else ((0, x_axis), (1, y_axis))
+        grey = _grey(pixels)
+        for turned, axis in axes:
+            grey = _along_rows(grey.T, *axis).T if turned else _along_rows(grey, *axis)
+        return np.ascontiguousarray(grey)
+    thumbnail = np.empty((height, width), np.uint8)
+    half = np.empty(height * columns if height_first else width * rows, np.uint8)
     kernel(
         *(np.ascontiguousarray(pixels), rows, columns),
-        *(across, across_firsts, across.shape[1], down, down_firsts, down.shape[1], width, height),
-        *(int(down_first), np.empty(rows * columns, np.uint8), half, np.empty(columns, np.int32), out),
+        *(*x_axis, x_axis[2].shape[1], width, *y_axis, y_axis[2].shape[1], height),
+        *(int(height_first), np.empty(rows * columns, np.uint8), half, np.empty(columns, np.int32), thumbnail),
     )
-    return out
+    return thumbnail
 
 
-def _is_down_first(rows: int, columns: int, height: int, width: int) -> bool:
-    """Which direction is resized first: Pillow 13 takes the height of pictures much higher than wide.
-
-    Before version 13 Pillow always took the width first, which gives slightly other bytes.
-    """
-    return rows > height and rows - height > 2 * (columns - width)
-
-
-@functools.lru_cache(maxsize=256)
-def _filter(size: int, target: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Lanczos' filter in fixed point: the coefficients of each pixel of the target, and what pixels they are for."""
-    if size == target:
-        places = np.arange(size, dtype=np.int64)
-        return np.full((size, 1), 1 << _FILTER_BITS, np.int32), np.stack(
-            [places, np.ones_like(places)], axis=1
-        ).reshape(-1)
-    scale = size / target
-    stretch = max(scale, 1.0)
-    reach = _LOBES * stretch
-    centre = (np.arange(target) + 0.5) * scale
-    first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
-    count = np.minimum((centre + reach + 0.5).astype(np.int64), size) - first
-    room = math.ceil(reach) * 2 + 1
-    offsets = np.arange(room)
-    weights = _lanczos((offsets + first[:, None] - centre[:, None] + 0.5) * (1.0 / stretch))
-    weights[offsets >= count[:, None]] = 0.0
-    totals = np.cumsum(weights, axis=1)[:, -1:]  # one after the other, not pairwise: as Pillow adds
-    scaled = np.divide(weights, totals, out=weights, where=totals != 0) * (1 << _FILTER_BITS)
-    coefficients = np.trunc(scaled + np.where(scaled < 0, -0.5, 0.5)).astype(np.int32)
-    return coefficients, np.stack([first, count], axis=1).reshape(-1)
-
-
-def _lanczos(x: Floats) -> Floats:
-    inside = np.where((x >= -_LOBES) & (x < _LOBES), x, 0.0)
-    value = _sinc(inside) * _sinc(inside / _LOBES)
-    return np.where((x >= -_LOBES) & (x < _LOBES), value, 0.0)
-
-
-def _sinc(x: Floats) -> Floats:
-    turned = np.where(x == 0.0, 1.0, x * math.pi)
-    return np.where(x == 0.0, 1.0, np.sin(turned) / turned)
-
-
-def _plain_thumbnail(pixels: Pixels, across: tuple[Any, Any], down: tuple[Any, Any], down_first: bool) -> Pixels:
-    """What the kernel does."""
+def _grey(pixels: Pixels) -> Pixels:
     red, green, blue = (pixels[..., channel].astype(np.uint32) for channel in range(3))
-    grey = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).astype(np.uint8)
-    if down_first:
-        return _resized(_resized(grey.T, *down).T, *across)
-    return _resized(_resized(grey, *across).T, *down).T.copy()
+    return ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).astype(np.uint8)
 
 
-def _resized(grey: Pixels, coefficients: NDArray[np.int32], firsts: NDArray[np.int64]) -> Pixels:
-    """The rows of a grey picture, resized."""
-    columns = []
-    for (first, count), some in zip(firsts.reshape(-1, 2).tolist(), coefficients, strict=True):
-        total = grey[:, first : first + count].astype(np.int64) @ some[:count].astype(np.int64)
-        columns.append(np.clip((total + (1 << (_FILTER_BITS - 1))) >> _FILTER_BITS, 0, 255))
-    return np.stack(columns, axis=1).astype(np.uint8)
+def _along_rows(
+    grey: Pixels, begins: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.int32]
+) -> Pixels:
+    """The plain definition of one of the two passes."""
+    made = np.empty((len(grey), len(begins)), np.uint8)
+    for x, (begin, count) in enumerate(zip(begins.tolist(), counts.tolist(), strict=True)):
+        sums = grey[:, begin : begin + count].astype(np.int64) @ weights[x, :count].astype(np.int64)
+        made[:, x] = np.clip((sums + (1 << (WEIGHT_BITS - 1))) >> WEIGHT_BITS, 0, 255)
+    return made
 
 
 # -- from thumbnails to bits -------------------------------------------------------------------------------------------

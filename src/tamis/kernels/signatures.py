@@ -106,20 +106,21 @@ def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDAr
     return most
 
 
-def filter_inside(firsts: NDArray[np.int64], count: int, room: int, size: int) -> bool:
-    """Whether the coefficients of a filter are for pixels that are there.
+def weights_inside(begins: NDArray[np.int64], counts: NDArray[np.int64], count: int, taps: int, size: int) -> bool:
+    """Whether weights are for pixels that are there.
 
     Args:
-        firsts: For each place the first pixel, then how many.
-        count: How many places there are.
-        room: How many coefficients a place has at most.
+        begins, counts: From which pixel on, and for how many.
+        count: How many sums there are.
+        taps: How many weights a sum has at most.
         size: How many pixels there are.
 
-    >>> filter_inside(np.array([0, 2, 1, 2]), 2, 2, 3), filter_inside(np.array([0, 2, 1, 2]), 2, 2, 2)
+    >>> begins, counts = np.array([0, 1]), np.array([2, 2])
+    >>> weights_inside(begins, counts, 2, 2, 3), weights_inside(begins, counts, 2, 2, 2)
     (True, False)
     """
-    first, many = firsts[: 2 * count : 2], firsts[1 : 2 * count : 2]
-    return bool((first >= 0).all() and (many >= 0).all() and (many <= room).all() and (first + many <= size).all())
+    first, many = begins[:count], counts[:count]
+    return bool((first >= 0).all() and (many >= 0).all() and (many <= taps).all() and (first + many <= size).all())
 
 
 def longest_text(offsets: NDArray[np.int64]) -> int:
@@ -850,26 +851,28 @@ SIGNATURES: Final[dict[str, Signature]] = {
     "grey_thumbnail": Signature(
         conditions=(
             "0 < width < 1 << 31 and 0 < height < 1 << 31 and columns > 0 and rows > 0",
-            "filter_inside(across_firsts, columns, across_room, width)",
-            "filter_inside(down_firsts, rows, down_room, height)",
+            "weights_inside(x_begins, x_counts, columns, x_taps, width)",
+            "weights_inside(y_begins, y_counts, rows, y_taps, height)",
         ),
-        helpers={"filter_inside": filter_inside},
+        helpers={"weights_inside": weights_inside},
         pixels=_bytes("3 * height * width"),
         height=Number(),
         width=Number(),
-        across=_short_integers("columns * across_room"),
-        across_firsts=_integers("2 * columns"),
-        across_room=Number(),
-        down=_short_integers("rows * down_room"),
-        down_firsts=_integers("2 * rows"),
-        down_room=Number(),
+        x_begins=_integers("columns"),
+        x_counts=_integers("columns"),
+        x_weights=_short_integers("columns * x_taps"),
+        x_taps=Number(),
         columns=Number(),
+        y_begins=_integers("rows"),
+        y_counts=_integers("rows"),
+        y_weights=_short_integers("rows * y_taps"),
+        y_taps=Number(),
         rows=Number(),
-        down_first=Number(),
+        height_first=Number(),
         grey=_bytes("height * width", is_written=True),
-        half=_bytes("rows * width if down_first else columns * height", is_written=True),
+        half=_bytes("rows * width if height_first else columns * height", is_written=True),
         sums=_short_integers("width", is_written=True),
-        out=_bytes("rows * columns", is_written=True),
+        thumbnail=_bytes("rows * columns", is_written=True),
     ),
     "dct_hash": Signature(
         thumbnail=_bytes("1024"),

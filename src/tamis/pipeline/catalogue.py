@@ -58,6 +58,7 @@ _AREAS: Final = (
             "tamis.stages.deduplication.substrings",
             "tamis.stages.deduplication.bloom",
             "tamis.stages.deduplication.removal",
+            "tamis.stages.image.deduplication",
         ),
     ),
     ("Settings", ("tamis.stages.resources",)),

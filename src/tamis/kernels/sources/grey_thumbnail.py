@@ -58,46 +58,49 @@ def kernel(
     pixels,
     height,
     width,
-    across,
-    across_firsts,
-    across_room,
-    down,
-    down_firsts,
-    down_room,
+    x_begins,
+    x_counts,
+    x_weights,
+    x_taps,
     columns,
+    y_begins,
+    y_counts,
+    y_weights,
+    y_taps,
     rows,
-    down_first,
+    height_first,
     grey,
     half,
     sums,
-    out,
+    thumbnail,
 ):
-    """Write the thumbnail into ``out``, row by row. Returns 0.
+    """Write the thumbnail, row by row. Returns 0.
 
     Args:
-        across: For each column of the thumbnail ``across_room`` coefficients, of which the first ones count.
-        across_firsts: For each column the first pixel that its coefficients are for, then how many there are.
-        down, down_firsts, down_room: The same for rows.
-        down_first: 1 if the height is made smaller first.
+        pixels: Three bytes per pixel, row by row.
+        x_begins, x_counts: From which columns each column of the thumbnail is made.
+        x_weights: With which weights, ``x_taps`` for each column.
+        y_begins, y_counts, y_weights, y_taps: The same for rows.
+        height_first: 1 if the columns are made shorter before the rows.
         grey: Room for the picture.
         half: Room for the picture, resized in one direction.
         sums: Room for a row.
     """
     grey_picture(pixels, height * width, grey)
-    if down_first != 0:
+    if height_first != 0:
         for row in range(rows):
-            first, count = down_firsts[2 * row], down_firsts[2 * row + 1]
-            shrunk_down(grey, width, first, count, down, row * down_room, sums, half, row * width)
+            shrunk_down(grey, width, y_begins[row], y_counts[row], y_weights, row * y_taps, sums, half, row * width)
             for column in range(columns):
-                first, count = row * width + across_firsts[2 * column], across_firsts[2 * column + 1]
-                out[row * columns + column] = weighted_sum(half, first, count, across, column * across_room)
+                first = row * width + x_begins[column]
+                value = weighted_sum(half, first, x_counts[column], x_weights, column * x_taps)
+                thumbnail[row * columns + column] = value
         return 0
     for y in range(height):
         for column in range(columns):
-            first, count = y * width + across_firsts[2 * column], across_firsts[2 * column + 1]
-            half[column * height + y] = weighted_sum(grey, first, count, across, column * across_room)
+            first = y * width + x_begins[column]
+            half[column * height + y] = weighted_sum(grey, first, x_counts[column], x_weights, column * x_taps)
     for row in range(rows):
         for column in range(columns):
-            first, count = column * height + down_firsts[2 * row], down_firsts[2 * row + 1]
-            out[row * columns + column] = weighted_sum(half, first, count, down, row * down_room)
+            first = column * height + y_begins[row]
+            thumbnail[row * columns + column] = weighted_sum(half, first, y_counts[row], y_weights, row * y_taps)
     return 0
