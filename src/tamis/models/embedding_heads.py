@@ -220,5 +220,5 @@ def _tensor(path: str | Path, tensors: Mapping[str, NDArray[np.float32]], name: 
 
 def _sigmoid(values: NDArray[np.float32]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # the exponential of a large number is infinite, and its inverse 0
-        made: NDArray[np.float32] = 1 / (1 + np.exp(-values))
+        made: NDArray[np.float32] = np.float32(1) / (np.float32(1) + np.exp(-values))
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,6 @@ from tamis.models.image_preprocessing import read_preprocessing
 from tamis.models.model import Model
 from tamis.models.open_clip import is_open_clip, load_text_tower, load_vision_tower
 from tamis.models.packed_linear import pack_linears
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["ImageEncoder", "ImageRows", "TextTower"]
 
@@ -112,11 +109,11 @@ class ImageEncoder:
         scale = np.float32(self.preprocessing.scale) / np.array(self.preprocessing.std, np.float32)
         shift = -np.array(self.preprocessing.mean, np.float32) / np.array(self.preprocessing.std, np.float32)
         self._scale, self._shift = (torch.tensor(each).view(3, 1, 1).to(device) for each in (scale, shift))
-        self._buffers: list[tuple[torch.Tensor, Any]] = []
+        self._buffers: list[tuple[Any, Any]] = []
         self._turn = 0
 
-    def __call__(self, images: ImageRows) -> torch.Tensor:
-        """A vector for each image. On a GPU the call returns before they are computed."""
+    def __call__(self, images: ImageRows) -> Any:
+        """A vector for each image, as a tensor. On a GPU the call returns before they are computed."""
         torch = self._torch
         with torch.inference_mode():
             pixels = self._on_device(images.pixels).permute(0, 3, 1, 2).float()
@@ -125,7 +122,8 @@ class ImageEncoder:
             vectors = made.image_embeds if hasattr(made, "image_embeds") else made.pooler_output
             vectors = vectors.float()
             # A vector of zeros has no direction: it becomes NaN, and the row fails.
-            return vectors / vectors.norm(dim=1, keepdim=True)
+            made = vectors / vectors.norm(dim=1, keepdim=True)
+            return made
 
     def _prepared(self, network: Any) -> Any:
         network = network.to(self.device, self._numbers).requires_grad_(requires_grad=False)
@@ -133,7 +131,7 @@ class ImageEncoder:
             pack_linears(network, self._torch.float32)
         return network
 
-    def _on_device(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
+    def _on_device(self, pixels: NDArray[np.uint8]) -> Any:
         """Images on the device. They go to a GPU through memory that it can read by itself."""
         torch = self._torch
         if self.device == "cpu":
@@ -175,7 +173,10 @@ class TextTower:
         torch = load_torch(f"the model {model.name}")
         self._torch, self._name, self.device = torch, model.name, device
         numbers = number_type(torch, dtype, device)
-        load = lambda: _text_network(model).to(device, numbers).requires_grad_(requires_grad=False)  # noqa: E731
+
+        def load() -> Any:
+            return _text_network(model).to(device, numbers).requires_grad_(requires_grad=False)
+
         settings = ("texts", str(numbers), model.allow_pickle)
         self.network = shared_network(model.folder(), settings, load) if device == "cpu" else load()
         self._is_siglip = self.network.config.model_type == "siglip_text_model"
@@ -184,8 +185,8 @@ class TextTower:
         self.most_tokens = int(config.max_position_embeddings)
         self.dim = int(config.projection_size if self._is_siglip else config.projection_dim)
 
-    def __call__(self, tokens: Any) -> torch.Tensor:
-        """A vector for each row of a :class:`~tamis.models.token_batches.TokenBatch`."""
+    def __call__(self, tokens: Any) -> Any:
+        """A vector, as a tensor, for each row of a :class:`~tamis.models.token_batches.TokenBatch`."""
         torch = self._torch
         if tokens.longest > self.most_tokens:
             raise ModelError(

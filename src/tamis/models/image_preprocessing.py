@@ -1,8 +1,8 @@
 """What a vision model is given of an image: its size, how it is made smaller, and the range of its numbers.
 
-It is read from the folder of the model: ``preprocessor_config.json`` of ``transformers``, or ``open_clip_config.json`` of
-open_clip. Making images smaller is done on 8-bit pixels, on CPUs; the rest is arithmetic, which the device of the model
-does.
+It is read from the folder of the model: ``preprocessor_config.json`` of ``transformers``, or ``open_clip_config.json``
+of open_clip. Making images smaller is done on 8-bit pixels, on CPUs; the rest is arithmetic, which the device of the
+model does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError, ModelError
+from tamis.kernels.resize import RESAMPLINGS, resize
 
 __all__ = ["OPEN_CLIP_CONFIG", "ImagePreprocessing", "read_preprocessing"]
 
@@ -161,8 +162,8 @@ def _checked(
 
 
 def _resized(pixels: NDArray[np.uint8], height: int, width: int, resample: str) -> NDArray[np.uint8]:
-    if pixels.shape[:2] == (height, width):
-        return pixels
+    if resample in RESAMPLINGS:
+        return resize(pixels, width, height, resample)
     try:
         from PIL import Image
     except ImportError as error:

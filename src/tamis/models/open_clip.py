@@ -153,9 +153,9 @@ def _tensors(model: Model, prefix: str) -> dict[str, Any]:
         with safe_open(file, "pt") as weights:
             return {
                 name.removeprefix(prefix): weights.get_tensor(name)
-                for name in weights.keys()
+                for name in list(weights.keys())
                 if name.startswith(prefix)
-            }  # noqa: E501, SIM118 - it is not a dict
+            }
     except Exception as error:  # safetensors raises a class of its own for whatever is wrong with a file
         raise ModelError(f"{file} cannot be read: {error}") from error
 

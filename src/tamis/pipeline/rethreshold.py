@@ -44,6 +44,7 @@ from tamis.stages.text.filters.chain import KeepStep, Rows
 from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch, FileGroup
 from tamis.tasks.base import digest
+from tamis.tasks.views import view_of
 
 __all__ = ["Rethresholded", "rethreshold"]
 
@@ -323,8 +324,7 @@ class _Rethreshold:
         made: list[Any] = [decode_payload(envelope.payload) for envelope in outcome.outputs]
         if not made:
             return None
-        batch = type(made[0]).concat(made)
-        assert isinstance(batch, DocumentBatch)
+        batch = view_of(type(made[0]).concat(made), DocumentBatch)
         self._result.newly_kept += batch.num_items
         names, source = batch.names, block.names
         assert names is not None

@@ -6,7 +6,6 @@ import copy
 import os
 import typing
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from tamis.arrays import numpy_array
 from tamis.errors import DataError
+from tamis.kernels.resize import RESAMPLINGS
 from tamis.models.batch_runner import BatchRunner
 from tamis.models.encoder import best_device, torch_threads
 from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG, ImagePreprocessing, read_preprocessing
@@ -302,17 +302,16 @@ def _decode(
 ) -> None:
     """Decode the images of some rows and make them as small as a model sees them."""
 
-    def decode(row: int) -> None:
-        try:
-            (pixels,) = batch.select([row]).pixels()
-        except DataError as error:  # which would end the run: it is one row that cannot be read
-            raise ValueError(str(error)) from error
-        into[row] = preprocessing.fitted(pixels)
-
-    if threads == 1 or len(rows) == 1:
-        for row in rows.tolist():
-            decode(row)
+    if not len(rows):
         return
-    with ThreadPoolExecutor(min(threads, max(1, len(rows)))) as pool:
-        for _ in pool.map(decode, rows.tolist()):
-            pass
+    present, side = batch.select(rows), preprocessing.height
+    if preprocessing.is_square_crop and preprocessing.resample in RESAMPLINGS:
+        images = present.squares(side, preprocessing.resample, is_exact, threads=threads)
+    else:
+        twice = None if is_exact else 2 * max(side, preprocessing.width, preprocessing.shorter_side or 0)
+        images = map(preprocessing.fitted, present.pixels(min_side=twice, threads=threads))
+    try:
+        for row, pixels in zip(rows.tolist(), images, strict=True):
+            into[row] = pixels
+    except DataError as error:  # which would end the run: it is one row that cannot be read
+        raise ValueError(str(error)) from error

@@ -20,7 +20,7 @@ __all__ = ["ImageAestheticFilterStage"]
 class ImageAestheticFilterStage(BaseFilterStage):
     """Score how pleasing images are, from their embeddings, and drop those below a threshold.
 
-    The weights are those of the aesthetic predictor for CLIP ViT-L/14 (sac+logos+ava1-l14-linearMSE), five linear layers
+    The weights are those of the aesthetic predictor for CLIP ViT-L/14 (sac+logos+ava1-l14-linearMSE): linear layers
     from 768 to 1024, 128, 64, 16 and 1 numbers: tensors ``layers.0`` to ``layers.7`` in ``model.safetensors``. Scores
     are those of people in contests, about 1 to 10; most photographs are between 4 and 7.
 

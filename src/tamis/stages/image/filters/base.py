@@ -52,8 +52,8 @@ class BaseFilterStage(ProcessingStage[ImageBatch, ImageBatch]):
 
     Args:
         model_dir: A folder with the weights, or one that has them below under their name.
-        num_gpus_per_worker: Accepted for scripts that name it: a core scores tens of thousands of embeddings per second,
-            so the stage asks for no GPU.
+        num_gpus_per_worker: Accepted for scripts that name it: a core scores tens of thousands of embeddings per
+            second, so the stage asks for no GPU.
         model_inference_batch_size: Accepted for scripts that name it. A batch is scored as a whole.
         score_threshold: The score at which rows are kept or dropped.
         verbose: Accepted for scripts that name it. The run reports what was dropped.
@@ -111,8 +111,8 @@ class BaseFilterStage(ProcessingStage[ImageBatch, ImageBatch]):
         vectors, missing = vectors_of(read_column(task.data, self.embedding_field, self.name), self.embedding_field)
         if vectors.shape[1] not in (0, self._head.dim):
             raise ModelError(
-                f"{self.name}: the vectors in {self.embedding_field!r} have {vectors.shape[1]} numbers, and the weights "
-                f"take {self._head.dim}: they belong to embeddings of another model"
+                f"{self.name}: the vectors in {self.embedding_field!r} have {vectors.shape[1]} numbers, and the "
+                f"weights take {self._head.dim}: they belong to embeddings of another model"
             )
         scores = np.zeros(len(vectors), np.float32)
         scores[~missing] = self._head.scores(vectors[~missing]) if vectors.shape[1] else 0

@@ -20,7 +20,7 @@ _NAMES: Final = ("clip_autokeras_binary_nsfw.safetensors", "model.safetensors", 
 class ImageNSFWFilterStage(BaseFilterStage):
     """Score how likely images are not safe for work, from their embeddings, and drop those at a threshold and above.
 
-    The weights are those of LAION's detector for CLIP ViT-L/14 (clip_autokeras_binary_nsfw): a layer that normalises, and
+    The weights are those of LAION's detector for CLIP ViT-L/14 (clip_autokeras_binary_nsfw): a normalising layer and
     dense layers with 64, 512, 256 and 1 outputs, with ReLU between them and a sigmoid at the end. They may be in the
     layout of PyTorch or of Keras: see :func:`~tamis.models.embedding_heads.load_nsfw_head`.
 
@@ -51,7 +51,7 @@ class ImageNSFWFilterStage(BaseFilterStage):
         if found is None:
             where = "" if self.model_dir is None else f" in {self.model_dir} or below it in {_FOLDER}"
             raise ModelError(
-                f"{self.name}: there is no {_NAMES[0]}{where}. Its authors publish it as clip_autokeras_binary_nsfw.zip in "
+                f"{self.name}: there is no {_NAMES[0]}{where}. Its authors publish clip_autokeras_binary_nsfw.zip in "
                 "LAION-AI/CLIP-based-NSFW-Detector on GitHub, not on the hub: fetch it, and give weights_path"
             )
         return load_nsfw_head(found, allow_pickle=self.allow_pickle)
