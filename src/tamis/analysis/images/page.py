@@ -20,7 +20,7 @@ from tamis.runs.figures import shown_bounds, shown_score
 from tamis.runs.histograms import Bin
 from tamis.runs.html import Page, Tile, cell, escaped, html_table, render_page, tiles_of
 from tamis.runs.pages.charts import Scale, histogram
-from tamis.runs.pages.contact_sheet import SheetEntry, contact_sheet
+from tamis.runs.pages.contact_sheet import SheetEntry, contact_sheet, side_by_side
 from tamis.stages.image.filters import ImageFilter
 from tamis.stages.text.filters.base import SHARE
 from tamis.tasks.scored import Bounds
@@ -172,7 +172,7 @@ def _groups(found: DuplicateGroups, pictures: Pictures) -> str:
     if not sheets:
         return ""
     shown = f"the {len(sheets)} largest of {len(found.groups)} groups" if len(found.groups) > _GROUPS else "groups"
-    return f'<h3>Nearly the same <small class="soft">{shown}</small></h3>{"".join(sheets)}'
+    return f'<h3>Nearly the same <small class="soft">{shown}</small></h3>{side_by_side(sheets)}'
 
 
 def _captions(analysis: ImageAnalysis) -> str:

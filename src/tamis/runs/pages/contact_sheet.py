@@ -10,7 +10,7 @@ from tamis.runs.html import escaped
 from tamis.runs.source_rows import SourceRow
 from tamis.runs.thumbnails import Thumbnail
 
-__all__ = ["SIDE", "SheetEntry", "contact_sheet", "shown_picture"]
+__all__ = ["SIDE", "SheetEntry", "contact_sheet", "shown_picture", "side_by_side"]
 
 SIDE: Final = 160
 """The longer side of a picture, in pixels."""
@@ -42,6 +42,15 @@ def contact_sheet(entries: Sequence[SheetEntry]) -> str:
     if not entries:
         return ""
     return f'<ul class="sheet">{"".join(map(_shown, entries))}</ul>'
+
+
+def side_by_side(sheets: Sequence[str]) -> str:
+    """Small sheets beside each other, as many as there is room for.
+
+    >>> side_by_side(["<ul></ul>"])
+    '<div class="sheets"><div><ul></ul></div></div>'
+    """
+    return f'<div class="sheets">{"".join(f"<div>{sheet}</div>" for sheet in sheets)}</div>' if sheets else ""
 
 
 def shown_picture(row: SourceRow, title: str = "") -> str:

@@ -15,7 +15,7 @@ from tamis.runs.duplicate_images import DuplicateImages, duplicate_images
 from tamis.runs.figures import Step
 from tamis.runs.html import escaped
 from tamis.runs.image_rows import tar_images
-from tamis.runs.pages.contact_sheet import SIDE, SheetEntry, contact_sheet
+from tamis.runs.pages.contact_sheet import SIDE, SheetEntry, contact_sheet, side_by_side
 from tamis.runs.pages.drop_query import DropLedgerReader, DroppedRow
 from tamis.runs.pages.drop_section import shown_value
 from tamis.runs.pages.run_view import RunView
@@ -146,7 +146,7 @@ def duplicate_images_part(view: RunView, stage: str) -> str:
     if not found:
         return ""
     note = "the first image of each stays; the others were removed"
-    return f'<h3>Groups <small class="soft">{note}</small></h3>{"".join(map(_group, found))}'
+    return f'<h3>Groups <small class="soft">{note}</small></h3>{side_by_side([_group(group) for group in found])}'
 
 
 def _group(group: DuplicateImages) -> str:

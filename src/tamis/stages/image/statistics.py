@@ -102,11 +102,9 @@ class ImageStatistics(ProcessingStage[ImageBatch, DocumentBatch]):
         fraction: The share of the images that is measured, chosen by the names of the rows; the others are left out,
             and nothing of them is decoded.
 
-    >>> from tamis.tasks import ImageObject
-    >>> white = np.full((60, 90, 3), 255, np.uint8)
     >>> stage = ImageStatistics(filters=[])
-    >>> stage.process(ImageBatch({"image_bytes": [b"no image"]}))["problem"][0].as_py()[:24]
-    'the image 0 cannot be re'
+    >>> stage.process(ImageBatch({"image_bytes": [b"no image"]}))["problem"][0].as_py()[:14]
+    'cannot be read'
     """
 
     filters: Sequence[ImageFilter] | None = None
@@ -155,18 +153,21 @@ class ImageStatistics(ProcessingStage[ImageBatch, DocumentBatch]):
             found |= {"nbytes": len(data), "bytes_hash": xxhash.xxh3_64_intdigest(data)}
             found |= one.with_metadata().columns(["width", "height", "image_format"]).to_pylist()[0]
             image = DecodedImage(next(one.pixels(max_side=MEASURED_SIDE)))
-            found["pixels_hash"] = xxhash.xxh3_64_intdigest(
-                np.array(image.pixels.shape).tobytes() + np.ascontiguousarray(image.pixels).tobytes()
-            )
+            shape = np.array(image.pixels.shape).tobytes()
+            found["pixels_hash"] = xxhash.xxh3_64_intdigest(shape + np.ascontiguousarray(image.pixels).tobytes())
             found["phash"] = image_hash(image.pixels)
-            by_view = sorted(self.chosen_filters, key=lambda each: repr(each.view))
-            for view, filters in itertools.groupby(by_view, key=lambda each: each.view):
+            for view, filters in itertools.groupby(self._by_view(), key=lambda each: each.view):
                 some = list(filters)
-                seen = image if view == ("pixels", MEASURED_SIDE) else next(some[0].views(one))
-                found |= {each.name: float(each.score_view(seen)[0]) for each in some}
+                views = iter([image]) if view == ("pixels", MEASURED_SIDE) else some[0].views(one)
+                for seen in views:  # the file of a view is open until the next one is asked for
+                    found |= {each.name: float(each.score_view(seen)[0]) for each in some}
         except DataError as error:
-            found["problem"] = error.problem
+            found["problem"] = error.problem.removeprefix(f"the image {one.row_name(0)} ")
         return found
+
+    def _by_view(self) -> list[ImageFilter]:
+        """The filters, those side by side that are given the same."""
+        return sorted(self.chosen_filters, key=lambda each: repr(each.view))
 
 
 def _place(names: RowNames, row: int) -> dict[str, Any]:
