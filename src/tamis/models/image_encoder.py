@@ -122,8 +122,7 @@ class ImageEncoder:
             vectors = made.image_embeds if hasattr(made, "image_embeds") else made.pooler_output
             vectors = vectors.float()
             # A vector of zeros has no direction: it becomes NaN, and the row fails.
-            made = vectors / vectors.norm(dim=1, keepdim=True)
-            return made
+            return vectors / vectors.norm(dim=1, keepdim=True)
 
     def _prepared(self, network: Any) -> Any:
         network = network.to(self.device, self._numbers).requires_grad_(requires_grad=False)

@@ -159,7 +159,7 @@ def test_a_pipeline_gives_the_same_vectors(models: dict[str, tuple[Path, Any]]) 
 def test_without_a_gpu_both_halves_share_a_worker(models: dict[str, tuple[Path, Any]]) -> None:
     pixels, inference = ImageEmbeddingStage(str(models["clip"][0]), num_gpus_per_worker=0.5).unfold()
     assert (pixels.resources.gpus, inference.resources.gpus) == (0, 0.5)
-    assert inference.batch_rows == 1024
+    assert inference.batch_rows == 512
     assert inference.without_gpu().batch_rows is None
 
 

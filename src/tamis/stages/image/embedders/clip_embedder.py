@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.arrays import numpy_array
-from tamis.errors import DataError
 from tamis.kernels.resize import RESAMPLINGS
 from tamis.models.batch_runner import BatchRunner
 from tamis.models.encoder import best_device, torch_threads
@@ -23,16 +21,16 @@ from tamis.models.model import Model
 from tamis.stages.base import CompositeStage, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.column_values import read_column
 from tamis.stages.image.model_folder import model_in
+from tamis.stages.image.present import failing_rows_alone, rows_with_image
 from tamis.stages.resources import Resources
 from tamis.tasks import ImageBatch
-from tamis.tasks.media import column_values
 
 __all__ = ["ImageEmbeddingStage"]
 
 _PIXELS: Final = "_model_pixels"
 """The column with images of the size that the model sees, between the two stages."""
 
-_ROWS_AT_ONCE: Final = 1024
+_ROWS_AT_ONCE: Final = 512
 """How many images a call on a GPU is given: then the card waits seldom between calls."""
 
 _OF_IMAGES: Final = ("image_bytes", "image_data", "image_data_shape")
@@ -183,11 +181,11 @@ class _ModelPixels(ProcessingStage[ImageBatch, ImageBatch]):
             self.setup()
         shape = (task.num_items, self._preprocessing.height, self._preprocessing.width, 3)
         pixels = np.zeros(shape, np.uint8)
-        missing = _rows_without(task)
-        rows = np.flatnonzero(~missing)
+        present = rows_with_image(task)
+        rows = np.flatnonzero(present)
         _decode(task, rows, pixels, self._preprocessing, self._threads, is_exact=self.stage.exact_pixels)
         size = int(np.prod(shape[1:]))
-        valid = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+        valid = pa.py_buffer(np.packbits(present, bitorder="little")) if not present.all() else None
         column = pa.Array.from_buffers(pa.binary(size), len(pixels), [valid, pa.py_buffer(pixels)])
         return task.with_column(_PIXELS, column)
 
@@ -281,16 +279,6 @@ class _ImageInference(ProcessingStage[ImageBatch, ImageBatch]):
         self.__dict__.pop("_encoder", None)
 
 
-def _rows_without(batch: ImageBatch) -> NDArray[np.bool_]:
-    """Which rows have no image: neither pixels nor bytes nor a path."""
-    missing = np.ones(batch.num_items, np.bool_)
-    for name in ("image_data", batch.bytes_column, batch.path_column):
-        values = column_values(batch, name, batch.num_items)
-        if values is not None:
-            missing &= ~numpy_array(values.is_valid())
-    return missing
-
-
 def _decode(
     batch: ImageBatch,
     rows: NDArray[np.int64],
@@ -310,8 +298,6 @@ def _decode(
     else:
         twice = None if is_exact else 2 * max(side, preprocessing.width, preprocessing.shorter_side or 0)
         images = map(preprocessing.fitted, present.pixels(min_side=twice, threads=threads))
-    try:
+    with failing_rows_alone():
         for row, pixels in zip(rows.tolist(), images, strict=True):
             into[row] = pixels
-    except DataError as error:  # which would end the run: it is one row that cannot be read
-        raise ValueError(str(error)) from error
