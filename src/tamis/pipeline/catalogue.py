@@ -23,6 +23,7 @@ __all__ = ["Entry", "catalogue", "find", "full_name", "is_builtin", "is_name", "
 
 _AREAS: Final = (
     ("Reading and writing", ("tamis.stages.io", "tamis.stages.text.io.writer.megatron_tokenizer")),
+    ("Images: reading and writing", ("tamis.stages.image.io",)),
     ("Branches", ("tamis.stages.flow",)),
     ("Sampling, blending, shuffling", ("tamis.stages.mixing",)),
     ("Text: filters", ("tamis.stages.text.filters",)),
