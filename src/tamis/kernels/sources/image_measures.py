@@ -37,7 +37,8 @@ def kernel(pixels, height, width, luma, luma_counts, spread_counts, color_counts
         sums: What :mod:`tamis.kernels.image_sums` names.
     """
     for y in range(height):
-        sum_colors(pixels, y * width, width, luma, luma_counts, spread_counts, color_counts, sums)
+        sum_colors(pixels, y * width, width, luma, sums)
+        count_colors(pixels, y * width, width, luma, luma_counts, spread_counts, color_counts)
         count_equal(pixels, y, height, width, sums)
     for y in range(1, height - 1):
         sum_luma(luma, y * width, width, sums)
@@ -46,16 +47,12 @@ def kernel(pixels, height, width, luma, luma_counts, spread_counts, color_counts
 
 
 @helper
-def sum_colors(pixels, first, width, luma, luma_counts, spread_counts, color_counts, sums):
-    """A row of pixels, each by itself."""
+def sum_colors(pixels, first, width, luma, sums):
+    """The luma of a row of pixels, and sums of differences of their channels, many pixels at a time."""
     red_green = red_green_squares = yellow_blue = yellow_blue_squares = int64(0)
     for i in range(first, first + width):
         r, g, b = int32(pixels[3 * i]), int32(pixels[3 * i + 1]), int32(pixels[3 * i + 2])
-        value = (r * int32(19595) + g * int32(38470) + b * int32(7471) + int32(0x8000)) >> int32(16)
-        luma[i] = uint8(value)
-        luma_counts[value] += 1
-        spread_counts[max(r, max(g, b)) - min(r, min(g, b))] += 1
-        color_counts[(r >> 4) << 8 | (g >> 4) << 4 | b >> 4] += 1
+        luma[i] = uint8((r * int32(19595) + g * int32(38470) + b * int32(7471) + int32(0x8000)) >> int32(16))
         rg, yb = r - g, r + g - b - b
         red_green += rg
         red_green_squares += rg * rg
@@ -68,20 +65,33 @@ def sum_colors(pixels, first, width, luma, luma_counts, spread_counts, color_cou
 
 
 @helper
+def count_colors(pixels, first, width, luma, luma_counts, spread_counts, color_counts):
+    """Count the pixels of a row, one at a time."""
+    for i in range(first, first + width):
+        r, g, b = int64(pixels[3 * i]), int64(pixels[3 * i + 1]), int64(pixels[3 * i + 2])
+        luma_counts[luma[i]] += 1
+        spread_counts[max(r, max(g, b)) - min(r, min(g, b))] += 1
+        color_counts[(r >> 4) << 8 | (g >> 4) << 4 | b >> 4] += 1
+
+
+@helper
 def count_equal(pixels, y, height, width, sums):
     """Pixels of a row that equal the one to the right of them, and the one below."""
-    first, below = 3 * y * width, 3 * width
-    right_equal = below_equal = int32(0)
-    for i in range(first, first + 3 * (width - 1), 3):
-        differs = (pixels[i] ^ pixels[i + 3]) | (pixels[i + 1] ^ pixels[i + 4]) | (pixels[i + 2] ^ pixels[i + 5])
-        right_equal += int32(differs == uint8(0))
+    sums[RIGHT_EQUAL] += equal_pixels(pixels, y * width, 1, width - 1)
     if y < height - 1:
-        for i in range(first, first + 3 * width, 3):
-            j = i + below
-            differs = (pixels[i] ^ pixels[j]) | (pixels[i + 1] ^ pixels[j + 1]) | (pixels[i + 2] ^ pixels[j + 2])
-            below_equal += int32(differs == uint8(0))
-    sums[RIGHT_EQUAL] += int64(right_equal)
-    sums[BELOW_EQUAL] += int64(below_equal)
+        sums[BELOW_EQUAL] += equal_pixels(pixels, y * width, width, width)
+
+
+@helper
+def equal_pixels(pixels, first, distance, count):
+    """How many of some pixels equal the one at a distance."""
+    equal = int64(0)
+    for pixel in range(first, first + count):
+        i = 3 * pixel
+        j = i + 3 * distance
+        differs = uint8((pixels[i] ^ pixels[j]) | (pixels[i + 1] ^ pixels[j + 1]) | (pixels[i + 2] ^ pixels[j + 2]))
+        equal += int64(1) if differs == uint8(0) else int64(0)
+    return equal
 
 
 @helper
