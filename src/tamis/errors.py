@@ -7,6 +7,7 @@ TamisError
 │   └── ResourceError       a stage asks for more than the machine has
 ├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
+│   └── BrokenRowError      what one row holds or names cannot be read: a run sets that row aside
 ├── StorageError            output or the run directory cannot be written: disk full, read-only, not permitted
 │   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
@@ -30,6 +31,7 @@ from tamis.printable import MESSAGE_CHARACTERS, printable
 
 __all__ = [
     "AllSetAsideError",
+    "BrokenRowError",
     "ClusterError",
     "ColumnError",
     "DataError",
@@ -119,11 +121,17 @@ class DataError(TamisError, ValueError):
         super().__init__(f"{message}\n  {hint}" if hint else message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_data_error, (self.problem, self.path, self.line, self.byte, self.hint)
+        return _rebuild_data_error, (type(self), self.problem, self.path, self.line, self.byte, self.hint)
 
 
-def _rebuild_data_error(problem: str, path: str, line: int | None, byte: int | None, hint: str) -> DataError:
-    return DataError(problem, path=path, line=line, byte=byte, hint=hint)
+def _rebuild_data_error(
+    kind: type[DataError], problem: str, path: str, line: int | None, byte: int | None, hint: str
+) -> DataError:
+    return kind(problem, path=path, line=line, byte=byte, hint=hint)
+
+
+class BrokenRowError(DataError):
+    """What one row holds or names cannot be read, such as an image that is cut off: a run sets that row aside."""
 
 
 class StorageError(TamisError):

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import ColumnError, DataError
+from tamis.errors import BrokenRowError, ColumnError
 from tamis.tasks.table import TableTask
 from tamis.tasks.views import view_of
 
@@ -91,7 +91,7 @@ class MediaBatch(TableTask):
                 return file
             path = None if paths is None else paths[row].as_py()
             if not path:
-                raise DataError(f"row {self.row_name(row)} has neither bytes nor a path")
+                raise BrokenRowError(f"row {self.row_name(row)} has neither bytes nor a path")
             size = sizes[row].as_py() if sizes is not None else None
             if size is None:
                 return _opened(path)
@@ -136,7 +136,7 @@ def _opened(path: str) -> BinaryIO:
         file: BinaryIO = system.open(inner, "rb")
         return file
     except (OSError, ImportError) as e:
-        raise DataError(f"the file cannot be read: {e}", path=path) from e
+        raise BrokenRowError(f"the file cannot be read: {e}", path=path) from e
 
 
 def _part(path: str, offset: int, size: int) -> bytes:
@@ -145,7 +145,9 @@ def _part(path: str, offset: int, size: int) -> bytes:
         file.seek(offset)
         data = file.read(size)
     if len(data) < size:
-        raise DataError(f"it ends at byte {offset + len(data)}, before the {size} bytes from byte {offset}", path=path)
+        raise BrokenRowError(
+            f"it ends at byte {offset + len(data)}, before the {size} bytes from byte {offset}", path=path
+        )
     return data
 
 
