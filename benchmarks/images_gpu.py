@@ -3,17 +3,18 @@
     python benchmarks/images_gpu.py [--images 8192] [--workers 16] [--gpus 0.25] [--quick] [--tiny] [--out FILE.json]
 
 A CLIP of the shape of ViT-L/14 with random weights and JPEG files of 0.5 to 1 megapixel are made here and saved. Then,
-in one run: Parquet files of JPEG bytes through ``ImageEmbeddingStage`` on the local executor (with JPEG decoded exactly,
-and at a smaller scale), the stage's decoding alone on all cores, the model alone on squares that are there already (with
-its share of the card's peak), and the plain loop of transformers (image processor and model, 32 and 256 at a time).
-Prints images per second, how busy the workers of the model were after warm-up (from 20 % to 95 % of their calls), and
-ratios. Needs tamis[models,image]; without a GPU it runs on CPUs. ``--quick`` is for fewer images, ``--tiny`` for a model
-of two small layers.
+in one run: Parquet files of JPEG bytes through ``ImageEmbeddingStage`` on the local executor (with JPEG decoded
+exactly, and at a smaller scale), the stage's decoding alone on all cores, the model alone on squares that are there
+already (with its share of the card's peak), and the plain loop of transformers (image processor and model, 32 and 256
+at a time). Prints images per second, how busy the workers of the model were after warm-up (from 20 % to 95 % of their
+calls), and ratios. Needs tamis[models,image]; without a GPU it runs on CPUs. ``--quick`` is for fewer images,
+``--tiny`` for a model of two small layers.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import tempfile
@@ -133,7 +134,9 @@ def images_of(folder: str) -> ImageBatch:
     return ImageBatch(pa.concat_tables([pq.read_table(path) for path in sorted(Path(folder).glob("*.parquet"))]))
 
 
-def run_pipeline(folder: str, count: int, arguments: argparse.Namespace, *, exact: bool) -> dict[str, Any]:
+def run_pipeline(
+    folder: str, count: int, arguments: argparse.Namespace, *, exact: bool, processes: bool = False
+) -> dict[str, Any]:
     """One run from files to files."""
     log = os.environ["IMAGES_GPU_LOG"] = tempfile.mkdtemp(dir=folder)
     stage = LoggedEmbedding(
@@ -146,8 +149,9 @@ def run_pipeline(folder: str, count: int, arguments: argparse.Namespace, *, exac
     output = tempfile.mkdtemp(dir=folder)
     stages = [ParquetReader(f"{folder}/images", files_per_partition=1), stage, ParquetWriter(output, mode="overwrite")]
     began = time.time()
+    executor = LocalExecutor(arguments.workers, "processes" if processes else "auto")
     result = Pipeline("embed", stages=stages).run(
-        LocalExecutor(arguments.workers), run_dir=tempfile.mkdtemp(dir=folder) + "/run", progress="off"
+        executor, run_dir=tempfile.mkdtemp(dir=folder) + "/run", progress="off"
     )
     seconds = time.time() - began
     if result.summary.output_rows != count:
@@ -243,6 +247,8 @@ def report(arguments: argparse.Namespace, count: int) -> dict[str, Any]:
             name = "exact" if exact else "scaled"
             found[f"decode_{name}"] = decode_alone(folder, arguments.workers, exact=exact)
             found[f"pipeline_{name}"] = run_pipeline(folder, count, arguments, exact=exact)
+        if not arguments.tiny:
+            found["pipeline_processes"] = run_pipeline(folder, count, arguments, exact=False, processes=True)
         found["model_alone"] = model_alone(folder, min(count, 4096), arguments.batch)
         found["model_alone_32"] = model_alone(folder, min(count, 4096), 32)
         for size in (32, 256):
@@ -262,6 +268,7 @@ def show(found: dict[str, Any], work: float) -> None:
     card = torch.cuda.get_device_name() if found["device"] != "cpu" else "CPU"
     peak = next((peak for name, peak in PEAKS.items() if name in card), None)
     print(f"{found['images']} images of 0.5 to 1 megapixel, {found['workers']} cores, {card}")
+    print(f"JPEG decoder: {'simplejpeg' if importlib.util.find_spec('simplejpeg') else 'Pillow'}")
     print(f"the model needs {work / 1e9:.1f} GFLOP per image")
     for name, label in (("model_alone", "large batches"), ("model_alone_32", "batches of 32")):
         rate = found[name]
@@ -280,6 +287,9 @@ def show(found: dict[str, Any], work: float) -> None:
         print(f"  least cosine with transformers: {found[f'cosine_{name}']:.5f}")
         for size in (32, 256):
             print(f"  pipeline / plain loop with batches of {size}: {steady / found[f'plain_{size}']:.1f}")
+    if "pipeline_processes" in found:
+        run = found["pipeline_processes"]
+        print(f"scaled, decoding in processes: {run['images_per_s_after_warm_up']:.0f} images/s, busy {run['busy']}")
     print(f"plain loop of transformers: {found['plain_32']:.0f} images/s (32), {found['plain_256']:.0f} images/s (256)")
 
 

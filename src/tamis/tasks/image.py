@@ -194,7 +194,7 @@ class ImageBatch(MediaBatch):
                 return finish(known, known.shape[1::-1])
             assert opened is not None
             with opened(row) as file:
-                data = memoryview(file.read_buffer() if isinstance(file, pa.BufferReader) else file.read())
+                data = memoryview(file.read_buffer() if isinstance(file, pa.BufferReader) else file.read()).cast("B")
             try:
                 return finish(*decode(data, needed, max_pixels))
             except reasons() as e:
