@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import DataError
+from tamis.errors import MediumError
 from tamis.stages.image.filters.measures import MEASURED_SIDE, ImageMeasures
 from tamis.stages.text.filters.batch_filter import BatchCriterion, BatchFilter, BatchScores
 from tamis.tasks import ImageBatch, TableTask
@@ -59,7 +59,7 @@ class ImageFile:
         try:
             return open_image(self._file)
         except reasons() as e:
-            raise DataError(f"the image {self._name} cannot be read: {e}") from e
+            raise MediumError(f"the image {self._name} cannot be read: {e}") from e
 
     @property
     def width(self) -> int:
@@ -91,7 +91,7 @@ class ImageFile:
         try:
             return read()
         except reasons() as e:
-            raise DataError(f"the image {self._name} cannot be decoded: {e}") from e
+            raise MediumError(f"the image {self._name} cannot be decoded: {e}") from e
 
 
 class ImageFilter(BatchFilter):
