@@ -55,7 +55,9 @@ def image_pipeline(
     """The pipeline: read, measure, embed, score, deduplicate, write."""
     stages = [
         ImageReaderStage(task_batch_size=32, file_paths=shards, on_error="quarantine"),
-        ScoreFilter([ImageSizeFilter(min_side=48), AspectRatioFilter(), BrightnessFilter(), SharpnessFilter()]),
+        ScoreFilter([ImageSizeFilter(min_side=48), AspectRatioFilter(), BrightnessFilter(), SharpnessFilter()]).with_(
+            name="measures"
+        ),
     ]
     if model_dir is None:
         stages.append(ImageDescriptorStage())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import tarfile
 import zlib
@@ -88,6 +89,38 @@ def image_run(folder: Path, run_dir: Path, evil: bool = False) -> RunResult:
         ParquetWriter(str(folder / "out")),
     ]
     return Pipeline("images", stages=stages).run(LocalExecutor(workers=0), run_dir=str(run_dir), progress="off")
+
+
+def save_image_models(folder: Path) -> None:
+    """A small CLIP with vectors of 768 numbers, and the two heads on them, with weights by chance.
+
+    They are in the layout of those that are published, so that they can be used in their place.
+    """
+    import small_vision_models
+    import torch
+    from safetensors.torch import save_file
+
+    usual, small_vision_models.DIM = small_vision_models.DIM, 768
+    try:
+        small_vision_models.save_clip(folder / "openai" / "clip-vit-large-patch14")
+    finally:
+        small_vision_models.DIM = usual
+    torch.manual_seed(0)
+    widths, tensors = (768, 1024, 128, 64, 16, 1), {}
+    for place, (before, after) in enumerate(itertools.pairwise(widths)):
+        number = (0, 2, 4, 6, 7)[place]
+        tensors[f"layers.{number}.weight"] = torch.randn(after, before) * 0.2
+        tensors[f"layers.{number}.bias"] = torch.zeros(after)
+    aesthetic = folder / "ttj" / "sac-logos-ava1-l14-linearMSE"
+    aesthetic.mkdir(parents=True)
+    save_file(tensors, aesthetic / "model.safetensors")
+    tensors = {"norm.mean": torch.zeros(768), "norm.variance": torch.full((768,), 1 / 768)}
+    for number, (before, after) in enumerate(itertools.pairwise((768, 64, 512, 256, 1)), 1):
+        tensors[f"linear_{number}.weight"] = torch.randn(after, before) / before**0.5
+        tensors[f"linear_{number}.bias"] = torch.zeros(after)
+    detector = folder / "laion" / "clip-autokeras-binary-nsfw"
+    detector.mkdir(parents=True)
+    save_file(tensors, detector / "clip_autokeras_binary_nsfw.safetensors")
 
 
 def _tiny() -> bytes:
