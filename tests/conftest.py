@@ -26,6 +26,7 @@ _ON_RAY = (
     "test_a_streaming_run_ends_the_same_whatever_is_killed",
     "test_an_actor_fetches_and_sends_while_it_computes",
     "test_client.py",
+    "test_image_parity.py",
     "test_one_actor_keeps_many_calls_in_flight",
     "test_parity.py",
     "test_ray_data.py",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import http.server
+import runpy
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+
+from tamis import LocalExecutor
+from tamis.quickstart import sample_images
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
@@ -18,6 +22,7 @@ PRINTS = {
     "branches.py": "dropped: 1 rows",
     "custom_stage.py": "'sentences': 2",
     "first_pipeline.py": "word_count outside",
+    "images.py": "semantic duplicate",
     "language_to_unique.py": "documents in English: 2286",
     "resources.py": "0.25 gpu",
     "shuffle.py": "the longest text of each site",
@@ -34,6 +39,27 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert PRINTS[example.name] in done.stdout
+
+
+def test_images_are_embedded_and_scored_by_models_that_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from image_runs import save_image_models
+
+    save_image_models(tmp_path / "models")
+    monkeypatch.chdir(tmp_path)
+    (example,) = [e for e in EXAMPLES if e.name == "images.py"]
+    build = runpy.run_path(str(example))["image_pipeline"]
+    pipeline = build(sample_images(), "curated", "models", aesthetic_threshold=0.0, nsfw_threshold=0.6)
+    result = pipeline.run(LocalExecutor(workers=0), progress="off")
+    stages = {stage.name: stage for stage in result.stages}
+    assert stages["image_aesthetic_filter"].dropped["aesthetic_score < 0"] > 0
+    assert stages["image_nsfw_filter"].dropped["nsfw_score >= 0.6"] > 0
+    assert stages["SemanticDeduplicationStage"].rows_in > 0
+    assert result.summary.output_rows > 0
+    assert result.summary.rows_set_aside == 4  # the broken ones
 
 
 def test_stories_come_over_the_web_as_well(tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ import tamis
 from tamis.errors import MissingExtraError
 
 HEAVY = ("numba", "opentelemetry", "pandas", "polars", "prometheus_client", "pyarrow", "ray", "torch")
-LAZY = ("tamis.stages.io", "tamis.stages.mixing", "tamis.stages.text.filters", "tamis.stages.text.modifiers")
+LAZY = (
+    "tamis.stages.image.filters",
+    "tamis.stages.io",
+    "tamis.stages.mixing",
+    "tamis.stages.text.filters",
+    "tamis.stages.text.modifiers",
+)
 
 
 def public_modules() -> list[str]:

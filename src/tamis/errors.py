@@ -7,6 +7,7 @@ TamisError
 │   └── ResourceError       a stage asks for more than the machine has
 ├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
+│   └── MediumError         the image, sound or video of a row cannot be read: the row is set aside
 ├── StorageError            output or the run directory cannot be written: disk full, read-only, not permitted
 │   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
@@ -34,6 +35,7 @@ __all__ = [
     "ColumnError",
     "DataError",
     "FailureBudgetError",
+    "MediumError",
     "MissingExtraError",
     "ModelError",
     "NotInTamisError",
@@ -65,6 +67,9 @@ class TamisError(Exception):
 
     transient: bool = False
     """Whether the same may succeed in a while: then the task is tried again."""
+
+    of_rows: bool = False
+    """Whether single rows are at fault: then these are set aside, and the others go on."""
 
     def __str__(self) -> str:
         return printable(super().__str__(), MESSAGE_CHARACTERS)
@@ -119,11 +124,19 @@ class DataError(TamisError, ValueError):
         super().__init__(f"{message}\n  {hint}" if hint else message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_data_error, (self.problem, self.path, self.line, self.byte, self.hint)
+        return _rebuild_data_error, (type(self), self.problem, self.path, self.line, self.byte, self.hint)
 
 
-def _rebuild_data_error(problem: str, path: str, line: int | None, byte: int | None, hint: str) -> DataError:
-    return DataError(problem, path=path, line=line, byte=byte, hint=hint)
+def _rebuild_data_error(
+    kind: type[DataError], problem: str, path: str, line: int | None, byte: int | None, hint: str
+) -> DataError:
+    return kind(problem, path=path, line=line, byte=byte, hint=hint)
+
+
+class MediumError(DataError):
+    """The image, sound or video of a row cannot be read or decoded: the row is set aside, and the others go on."""
+
+    of_rows = True
 
 
 class StorageError(TamisError):

@@ -26,7 +26,7 @@ from tamis.stages.base import ProcessingStage, SourceStage
 from tamis.stages.flow import BranchStage, Dropped
 from tamis.stages.io.card_files import CARD_FILES
 from tamis.stages.io.output_directory import MARKER
-from tamis.tasks import DocumentBatch, Task
+from tamis.tasks import DocumentBatch, TableTask, Task
 
 __all__ = ["DroppedRow", "StageRun", "assert_batches_equal", "run_everywhere", "run_stage"]
 
@@ -169,11 +169,11 @@ def run_everywhere(
             shutil.rmtree(folder)
 
 
-class _MarkDropped(ProcessingStage[DocumentBatch, DocumentBatch]):
+class _MarkDropped(ProcessingStage[TableTask, TableTask]):
     name = "(dropped rows)"
     releases_gil: ClassVar[bool] = True
 
-    def process(self, task: DocumentBatch) -> DocumentBatch:
+    def process(self, task: TableTask) -> TableTask:
         marked = task.with_table(task.data)
         marked._metadata[_DROPPED_HERE] = True
         return marked
@@ -193,7 +193,7 @@ class _Result(NamedTuple):
         for number, (ours, theirs) in enumerate(zip(self.tasks, other.tasks, strict=True)):
             if (ours.task_id, ours.order) != (theirs.task_id, theirs.order):
                 return f"output task {number} is {ours.task_id} at {ours.order} and {theirs.task_id} at {theirs.order}"
-            with_rows = isinstance(ours, DocumentBatch) and isinstance(theirs, DocumentBatch)
+            with_rows = isinstance(ours, TableTask) and isinstance(theirs, TableTask)
             if with_rows and (found := _first_difference(_rows(ours), _rows(theirs))):
                 return f"output task {number}, {found}"
             if not with_rows and not _same(ours.data, theirs.data):
@@ -250,7 +250,7 @@ def _rows(given: Batches) -> list[Row]:
     rows = []
     for item in given:
         if isinstance(item, Task):
-            rows += item.data.to_pylist() if isinstance(item, DocumentBatch) else []
+            rows += item.data.to_pylist() if isinstance(item, TableTask) else []
         else:
             rows.append(dict(item))
     return rows
@@ -264,7 +264,7 @@ def _dropped_rows(task: Task[Any]) -> list[DroppedRow]:
 
 def _in_memory(task: Task[Any]) -> Task[Any]:
     """The task with its table in memory, not in a file of the run that will be removed."""
-    if not isinstance(task, DocumentBatch):
+    if not isinstance(task, TableTask):
         return task
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, task.data.schema) as writer:

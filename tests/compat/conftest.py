@@ -1,3 +1,3 @@
-"""The scripts in ``seeds`` are run by tests, not collected."""
+"""The scripts in ``seeds`` and ``tutorials`` are run by tests, not collected."""
 
-collect_ignore = ["seeds"]
+collect_ignore = ["seeds", "tutorials"]

@@ -25,7 +25,7 @@ from tamis.stages.io import JsonlReader
 from tamis.stages.io.megatron import MegatronPair, write_index
 from tamis.tasks import DocumentBatch, Task
 
-# What the tutorials of NeMo Curator import, without what needs a model or decodes a medium.
+# What the tutorials of NeMo Curator import, without what decodes sound or video.
 IMPORTED = {
     "backends.base": "BaseExecutor NodeInfo WorkerMetadata",
     "backends.ray_actor_pool": "RayActorPoolExecutor",
@@ -69,6 +69,14 @@ IMPORTED = {
     "stages.deduplication.semantic.workflow": "SemanticDeduplicationWorkflow",
     "stages.file_partitioning": "FilePartitioningStage",
     "stages.function_decorators": "processing_stage",
+    "stages.image.deduplication.removal": "ImageDuplicatesRemovalStage",
+    "stages.image.embedders.clip_embedder": "ImageEmbeddingStage",
+    "stages.image.filters.aesthetic_filter": "ImageAestheticFilterStage",
+    "stages.image.filters.base": "BaseFilterStage",
+    "stages.image.filters.nsfw_filter": "ImageNSFWFilterStage",
+    "stages.image.io.convert": "ConvertImageBatchToDocumentBatchStage",
+    "stages.image.io.image_reader": "ImageReaderStage",
+    "stages.image.io.image_writer": "ImageWriterStage",
     "stages.math.classifiers": "FineMathClassifier",
     "stages.math.classifiers.finemath": "FineMathClassifier",
     "stages.resources": "Resources",
@@ -111,7 +119,7 @@ IMPORTED = {
     "stages.text.modules.splitter": "DocumentSplitter",
     "tasks": "AudioTask DocumentBatch EmptyTask FileGroupTask ImageBatch ImageObject Task",
     "tasks.document": "DocumentBatch",
-    "tasks.image": "ImageBatch",
+    "tasks.image": "ImageBatch ImageObject",
     "tasks.utils": "TaskPerfUtils",
     "tasks.video": "Clip ClipStats Video VideoMetadata VideoTask",
     "utils.client_utils": "is_remote_url",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis import compat
+from tamis.quickstart import sample_images
 
 SEEDS = Path(__file__).parent / "seeds"
 
@@ -102,23 +104,19 @@ def test_a_ray_cluster_is_started_and_stopped(run: Run, monkeypatch: pytest.Monk
     assert client["ray_client"].address is None
 
 
-@pytest.mark.parametrize(
-    ("script", "advice"),
-    [
-        ("image_curation.py", "images, audio and video are not built yet"),
-    ],
-)
-def test_what_is_not_there_yet_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, advice: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    compat.activate()
-    try:
-        with pytest.raises(compat.NotInTamisError) as caught:
-            runpy.run_path(str(SEEDS / script), run_name="__main__")
-    finally:
-        compat.deactivate()
-    assert advice in str(caught.value)
+def test_image_curation(run: Run) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from image_runs import save_image_models
+
+    save_image_models(Path("models"))
+    Path("shards").mkdir()
+    for path in sample_images():
+        shutil.copy(path, "shards")
+    results = run("image_curation.py")["results"]
+    kept = [image_id for task in results for image_id in task.to_pyarrow()["image_id"].to_pylist()]
+    assert 0 < len(kept) < 69
+    assert len({"hot-dog", "hot-dog-2"} & {*kept}) == 1
 
 
 def test_every_script_is_run() -> None:

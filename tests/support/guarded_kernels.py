@@ -21,8 +21,10 @@ import pyarrow as pa
 
 from tamis.kernels import (
     cleaning,
+    hamming,
     hashed_words,
     heuristics,
+    image_hashes,
     measures,
     minhash,
     native,
@@ -36,6 +38,7 @@ from tamis.kernels.buffers import PADDING
 from tamis.kernels.fasttext import FastTextNetwork
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.hashing import hash_text_64, hash_text_128
+from tamis.kernels.image_measures import count_pixels
 from tamis.kernels.languages import LanguageTables, count_letters, quad_hash
 from tamis.kernels.lines import line_starts
 from tamis.kernels.ngram_features import descend, ngram_vectors
@@ -400,6 +403,13 @@ def run_tokens(name: str) -> Callable[[pa.Array], Any]:
     return run
 
 
+def run_image_measures(column: pa.Array) -> Any:
+    data = np.frombuffer("".join(column.to_pylist()).encode() or b"abc", np.uint8)
+    pictures = [np.resize(data, (height, width, 3)) for height in (1, 2, 5) for width in (1, 3, 40)]
+    counted = [count_pixels(picture // shades * shades) for picture in pictures for shades in (1, 100)]
+    return [[part.tolist() for part in (each.luma, each.spread, each.colors, each.sums)] for each in counted]
+
+
 def run_text_units(column: pa.Array) -> Any:
     return [[part.tolist() for part in hash_units(column, unit, marks)] for unit in UNITS for marks in (False, True)]
 
@@ -525,6 +535,23 @@ def run_resize(column: pa.Array) -> Any:
     return found
 
 
+def pictures_of(column: pa.Array) -> Iterator[np.ndarray]:
+    """Pictures of some shapes from the bytes of texts."""
+    data = np.frombuffer(("".join(column.to_pylist()) + "picture" * 9).encode(), np.uint8)
+    for height, width in ((1, 1), (3, len(data) // 9), (len(data) // 9, 3), (40, 33)):
+        yield np.resize(data, (height, width, 3))
+
+
+def run_image_hashes(column: pa.Array) -> Any:
+    return [image_hashes.image_hash(pixels, kind) for pixels in pictures_of(column) for kind in image_hashes.KINDS]
+
+
+def run_hamming(column: pa.Array) -> Any:
+    hamming._ROOM, hamming._LARGE_ROOM, hamming._MOST_IN_RUN = 5, 2, 9
+    hashes = np.resize(hash_text_64(column), 60) & np.uint64(0xFF00FF00FF0F) if len(column) else np.zeros(0, np.uint64)
+    return [[part.tolist() for part in hamming.similar_pairs(hashes, distance)] for distance in (0, 3)]
+
+
 RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "heuristics": run_heuristics,
     "cleaning": run_cleaning,
@@ -557,8 +584,13 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
     "fasttext": run_fasttext,
     "fasttext_words": run_fasttext,
     "languages": run_languages,
+    "image_measures": run_image_measures,
     "json_rows": on_lines(run_json_rows),
     "json_census": on_lines(run_json_census),
+    "grey_thumbnail": run_image_hashes,
+    "dct_hash": run_image_hashes,
+    "hamming_order": run_hamming,
+    "hamming_pairs": run_hamming,
     "line_starts": on_lines(lambda data: line_starts(data).tolist()),
 }
 """How each kernel is reached."""

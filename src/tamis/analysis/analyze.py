@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from tamis.analysis.files import check_amount, check_output, write_file
 from tamis.analysis.inputs import (
     ChosenSplits,
     Coverage,
@@ -24,7 +25,7 @@ from tamis.analysis.page import analysis_page
 from tamis.analysis.result import Analysis
 from tamis.analysis.tables import score_table
 from tamis.analysis.thresholds import Proposal, bound_fields, chosen, propose, propose_together
-from tamis.errors import DataError, MissingExtraError, PlanError
+from tamis.errors import DataError, MissingExtraError
 from tamis.models.language import built_in_languages
 from tamis.pipeline import Pipeline
 from tamis.runs.result import RunResult
@@ -32,7 +33,7 @@ from tamis.stages.base import ProcessingStage
 from tamis.stages.io import JsonlWriter
 from tamis.stages.io.readers import Reader
 from tamis.stages.text.filters import ScoreFilter
-from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.statistics import TextStatistics, TextSummary, merge_summaries
 
 DEFAULT_SAMPLE: Final = 100_000
@@ -83,10 +84,10 @@ def analyze(
     >>> found.documents, found.proposed_share() >= 0.9
     (173, True)
     """
-    _check(sample, fraction, everything, keep_rate)
+    check_amount(sample, fraction, everything, keep_rate)
     began = time.monotonic()
     given = [str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    _check_output(output, given)
+    check_output(output, given)
     reader = reader_for(given, format_name, text_field, whole=everything)
     url_field = url_field_in(check_columns(reader, text_field))
     no_languages = _why_no_languages() if languages else "Languages were not identified, as requested."
@@ -134,37 +135,10 @@ def analyze(
 def write_analysis(analysis: Analysis) -> None:
     """Write the page and the tables, each whole or not at all."""
     folder = Path(analysis.output)
-    _write(folder / "scores.parquet", lambda path: score_table(analysis).write_parquet(path))
-    _write(folder / "sample.parquet", lambda path: analysis.sample.write_parquet(path))
-    _write(folder / "recipe.yaml", lambda path: path.write_text(analysis.recipe, encoding="utf-8"))
-    _write(folder / "index.html", lambda path: path.write_text(analysis_page(analysis), encoding="utf-8"))
-
-
-def _write(path: Path, write: Any) -> None:
-    unfinished = path.with_name(f".{path.name}.tmp")
-    write(unfinished)
-    unfinished.replace(path)
-
-
-def _check(sample: int | None, fraction: float | None, everything: bool, keep_rate: float) -> None:
-    if sum((sample is not None, fraction is not None, everything)) > 1:
-        raise PlanError("analyze: sample, fraction and everything exclude each other; give one of them")
-    if sample is not None and sample < 1:
-        raise PlanError(f"analyze(sample={sample}): must be at least 1")
-    if fraction is not None and not 0 < fraction <= 1:
-        raise PlanError(f"analyze(fraction={fraction}): must be above 0 and at most 1")
-    if not 0 < keep_rate <= 1:
-        raise PlanError(f"analyze(keep_rate={keep_rate}): must be above 0 and at most 1")
-
-
-def _check_output(output: str, paths: Sequence[str]) -> None:
-    """Refuse an output directory inside the input: the next analysis would read the results of this one."""
-    for path in paths:
-        if os.path.isdir(path) and Path(output).resolve().is_relative_to(Path(path).resolve()):
-            raise PlanError(
-                f"{output} is inside the input {path}. Choose another directory for the results: --output "
-                "(output in Python)"
-            )
+    write_file(folder / "scores.parquet", lambda path: score_table(analysis).write_parquet(path))
+    write_file(folder / "sample.parquet", lambda path: analysis.sample.write_parquet(path))
+    write_file(folder / "recipe.yaml", lambda path: path.write_text(analysis.recipe, encoding="utf-8"))
+    write_file(folder / "index.html", lambda path: path.write_text(analysis_page(analysis), encoding="utf-8"))
 
 
 def _why_no_languages() -> str:
@@ -212,7 +186,7 @@ def _recipe(reader: Reader, text_field: str, together: Sequence[Proposal]) -> st
     return Pipeline("proposed", "Thresholds that tamis analyze proposes.", stages).to_recipe()
 
 
-def _as_written(one: MeasuredFilter) -> MeasuredFilter:
+def _as_written(one: ThresholdFilter) -> ThresholdFilter:
     """The filter without the setting that is only needed for exact scores."""
     if hasattr(one, "stop_at_false"):
         return dataclasses.replace(one, stop_at_false=True)  # type: ignore[type-var]  # it is a dataclass

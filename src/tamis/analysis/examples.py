@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.analysis.result import Analysis
-from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.filters.base import ThresholdFilter
 
 EXAMPLES: Final = 2
 """How many documents are shown on either side of a threshold."""
@@ -36,7 +36,7 @@ class Neighbours:
     dropped: list[Example]
 
 
-def neighbours(analysis: Analysis, one: MeasuredFilter) -> Iterator[Neighbours]:
+def neighbours(analysis: Analysis, one: ThresholdFilter) -> Iterator[Neighbours]:
     """The documents nearest to each threshold of a filter. Which ones follows from the data alone."""
     scores = analysis.scores(one.name)
     low, high = one.bounds()

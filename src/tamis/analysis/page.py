@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import tamis
 from tamis.analysis.examples import Example, neighbours
+from tamis.analysis.page_parts import bar_table, some_names
 from tamis.analysis.result import PERCENTILES, Analysis
 from tamis.analysis.tables import bins_of, measures_of, small_sample_note
 from tamis.kernels.scripts import SCRIPT_NAMES
 from tamis.runs import figures
 from tamis.runs.figures import shown_bounds, shown_score
 from tamis.runs.histograms import Bin
-from tamis.runs.html import Page, Tile, cell, escaped, fill, html_table, render_page, tiles_of
+from tamis.runs.html import Page, Tile, cell, escaped, html_table, render_page, tiles_of
 from tamis.runs.pages.charts import Scale, histogram
-from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, WORDS
 
-_SHOWN: Final = 15
 _NO_BOUNDS: Final = (None, None)
 _EXCERPT: Final = 260
 
 
 def analysis_page(analysis: Analysis) -> str:
     """The analysis as one HTML page that needs nothing else."""
-    title = _some([os.path.basename(path.rstrip("/")) or path for path in analysis.paths], 2)
+    title = some_names([os.path.basename(path.rstrip("/")) or path for path in analysis.paths], 2)
     head = f'<p class="soft">{_looked_at(analysis)}</p>{_tiles(analysis)}'
     return render_page(Page("Analysis", title, head, _sections(analysis), tamis.__version__))
 
@@ -44,7 +44,7 @@ def _sections(analysis: Analysis) -> Iterator[str]:
 def _looked_at(analysis: Analysis) -> str:
     """What the figures are about."""
     coverage, documents = analysis.coverage, figures.number(analysis.documents)
-    where = escaped(_some(analysis.paths, 3))
+    where = escaped(some_names(analysis.paths, 3))
     if coverage.is_whole:
         text = f"All {documents} documents of {where}."
     else:
@@ -62,11 +62,6 @@ def _looked_at(analysis: Analysis) -> str:
     if analysis.quarantined:
         text += f" {figures.number(analysis.quarantined)} rows could not be read; run/quarantine has them."
     return text
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _tiles(analysis: Analysis) -> str:
@@ -147,11 +142,11 @@ def _languages(analysis: Analysis) -> str:
     if analysis.no_languages:
         languages = f'<p class="soft">{escaped(analysis.no_languages)}</p>'
     else:
-        languages = _bars(analysis.shares("language"), len(analysis.sample))
+        languages = bar_table(analysis.shares("language"), len(analysis.sample))
     return (
         "<h2>Languages and scripts<small>und: undetermined</small></h2>"
         f'<div class="pair"><div><h3>Languages</h3>{languages}</div>'
-        f"<div><h3>Scripts</h3>{_bars(scripts, len(analysis.sample))}</div></div>"
+        f"<div><h3>Scripts</h3>{bar_table(scripts, len(analysis.sample))}</div></div>"
     )
 
 
@@ -160,8 +155,8 @@ def _sites(analysis: Analysis) -> str:
     if not of and not to:
         return ""
     column = f"column {analysis.url_field}" if analysis.url_field else "no column with addresses"
-    first = _bars(of, len(analysis.sample)) if of else '<p class="soft">no addresses of web sites</p>'
-    second = _bars(to, len(analysis.sample)) if to else '<p class="soft">no links</p>'
+    first = bar_table(of, len(analysis.sample)) if of else '<p class="soft">no addresses of web sites</p>'
+    second = bar_table(to, len(analysis.sample)) if to else '<p class="soft">no links</p>'
     return (
         "<h2>Sites<small>share of the documents</small></h2>"
         f'<div class="pair"><div><h3>Documents come from <small class="soft">{escaped(column)}</small></h3>{first}'
@@ -203,7 +198,7 @@ def _filters(analysis: Analysis) -> str:
     return "".join(parts)
 
 
-def _examples(analysis: Analysis, one: MeasuredFilter, proposed: MeasuredFilter | None) -> str:
+def _examples(analysis: Analysis, one: ThresholdFilter, proposed: ThresholdFilter | None) -> str:
     parts = []
     for kind, filter_with in (("default", one), ("proposed", proposed)):
         if filter_with is None or (kind == "proposed" and filter_with.bounds() == one.bounds()):
@@ -244,15 +239,3 @@ def _bins(analysis: Analysis, measure: str, default: tuple[float | None, float |
         is_kept = (low_bound is None or low >= low_bound) and (high_bound is None or low <= high_bound)
         end = low if high is None else high
         yield Bin(low, end, documents, 0) if is_kept else Bin(low, end, 0, documents)
-
-
-def _bars(shares: Sequence[tuple[str, int]], documents: int) -> str:
-    most = max((count for _, count in shares), default=1)
-    rows = [
-        f'<tr><td class="name">{escaped(value, 100)}</td>'
-        f'<td class="bar"><span class="track">{fill(count / most)}</span></td>'
-        f"{cell(figures.number(count))}{cell(figures.percent(count / documents))}</tr>"
-        for value, count in shares[:_SHOWN]
-    ]
-    more = f'<p class="soft">and {figures.number(len(shares) - _SHOWN)} more</p>' if len(shares) > _SHOWN else ""
-    return f'<div class="wide"><table class="grouped"><tbody>{"".join(rows)}</tbody></table></div>{more}'

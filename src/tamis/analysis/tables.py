@@ -11,6 +11,7 @@ from tamis.printable import printable
 from tamis.runs import figures
 from tamis.runs.figures import shown_bounds, shown_score
 from tamis.runs.terminal import rendered
+from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, bin_edges, is_share
 
 _NOTABLE_LOSS: Final = 0.01
@@ -53,7 +54,9 @@ def score_table(analysis: Analysis) -> pl.DataFrame:
             for p in PERCENTILES
         )
         rows += ({"measure": measure, "kind": "bin", **row} for row in bins_of(analysis, measure).iter_rows(named=True))
-    thresholds = [("default", one, analysis.kept_share(one.name)) for one in analysis.filters]
+    thresholds: list[tuple[str, ThresholdFilter, float]] = [
+        ("default", one, analysis.kept_share(one.name)) for one in analysis.filters
+    ]
     thresholds += [("proposed alone", p.filter, p.kept) for p in analysis.alone.values()]
     thresholds += [("proposed together", p.filter, p.kept) for p in analysis.together]
     for kind, one, share in thresholds:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import PlanError, did_you_mean
-from tamis.stages.text.filters.measured import MeasuredFilter
+from tamis.stages.text.filters.base import ThresholdFilter
 
 Scores = Mapping[str, NDArray[np.float64]]
 """The scores of documents, by the name of the filter."""
@@ -28,11 +28,11 @@ _TINY: Final = 1e-12
 class Proposal:
     """A filter with proposed thresholds, and the share of documents that it keeps, 0 to 1."""
 
-    filter: MeasuredFilter
+    filter: ThresholdFilter
     kept: float
 
 
-def chosen(filters: Sequence[MeasuredFilter], names: Sequence[str] | None) -> list[MeasuredFilter]:
+def chosen(filters: Sequence[ThresholdFilter], names: Sequence[str] | None) -> list[ThresholdFilter]:
     """The filters of these names (or of classes of these names); all that have a threshold when none are given.
 
     >>> from tamis.stages.text.filters import UrlsFilter, WordCountFilter
@@ -41,7 +41,7 @@ def chosen(filters: Sequence[MeasuredFilter], names: Sequence[str] | None) -> li
     """
     if names is None:
         return [one for one in filters if any(bound_fields(one))]
-    found: list[MeasuredFilter] = []
+    found: list[ThresholdFilter] = []
     for name in names:
         matching = [one for one in filters if name in (one.name, type(one).__name__)]
         if not matching:
@@ -51,7 +51,7 @@ def chosen(filters: Sequence[MeasuredFilter], names: Sequence[str] | None) -> li
     return found
 
 
-def bound_fields(one: MeasuredFilter) -> tuple[str | None, str | None]:
+def bound_fields(one: ThresholdFilter) -> tuple[str | None, str | None]:
     """The parameters that are the lowest and the highest score that is kept.
 
     >>> from tamis.stages.text.filters import RepeatedLinesFilter, WordCountFilter
@@ -61,7 +61,7 @@ def bound_fields(one: MeasuredFilter) -> tuple[str | None, str | None]:
     found: list[str | None] = [None, None]
     # "max" in a parameter's name may refer to a low score: which bound it sets is found by changing it.
     for parameter in dataclasses.fields(one):  # type: ignore[arg-type]  # every built-in filter is a dataclass
-        if parameter.name.startswith(("min_", "max_")):
+        if parameter.name.startswith(("min_", "max_")) and getattr(one, parameter.name) is not None:
             changed = with_bounds(one, {parameter.name: getattr(one, parameter.name) + 1})
             for side in (0, 1):
                 if changed.bounds()[side] != one.bounds()[side]:
@@ -69,13 +69,13 @@ def bound_fields(one: MeasuredFilter) -> tuple[str | None, str | None]:
     return found[0], found[1]
 
 
-def with_bounds(one: MeasuredFilter, changes: Mapping[str, Any]) -> MeasuredFilter:
+def with_bounds(one: ThresholdFilter, changes: Mapping[str, Any]) -> ThresholdFilter:
     """The filter with other parameters."""
-    changed: MeasuredFilter = dataclasses.replace(one, **changes)  # type: ignore[type-var]  # as above
+    changed: ThresholdFilter = dataclasses.replace(one, **changes)  # type: ignore[type-var]  # as above
     return changed
 
 
-def kept_by(filters: Sequence[MeasuredFilter], scores: Scores) -> NDArray[np.bool_]:
+def kept_by(filters: Sequence[ThresholdFilter], scores: Scores) -> NDArray[np.bool_]:
     """Which documents all of the filters keep."""
     kept = np.ones(len(next(iter(scores.values()))), np.bool_)
     for one in filters:
@@ -83,7 +83,7 @@ def kept_by(filters: Sequence[MeasuredFilter], scores: Scores) -> NDArray[np.boo
     return kept
 
 
-def propose(one: MeasuredFilter, scores: Scores, keep_rate: float) -> Proposal:
+def propose(one: ThresholdFilter, scores: Scores, keep_rate: float) -> Proposal:
     """Thresholds for a filter that, alone, keeps a share of the documents; at least that share, and as little more as
     the scores allow.
     """
@@ -91,17 +91,18 @@ def propose(one: MeasuredFilter, scores: Scores, keep_rate: float) -> Proposal:
     return proposal
 
 
-def propose_together(filters: Sequence[MeasuredFilter], scores: Scores, keep_rate: float) -> list[Proposal]:
+def propose_together(filters: Sequence[ThresholdFilter], scores: Scores, keep_rate: float) -> list[Proposal]:
     """Thresholds for filters that, one after the other, keep a share of the documents.
 
     Each filter drops the same share, the documents with the most extreme scores. A filter with two thresholds drops
     half of that share at either end. Documents without words do not influence the thresholds.
     """
-    has_words = scores["words"] > 0
+    count = len(next(iter(scores.values()), ()))
+    has_words = scores["words"] > 0 if "words" in scores else np.ones(count, np.bool_)
     ordered = {one.name: np.sort(scores[one.name][has_words]) for one in filters}
     enough = math.ceil(keep_rate * len(has_words) - 1e-9)
 
-    def proposed(cut: int) -> list[MeasuredFilter]:
+    def proposed(cut: int) -> list[ThresholdFilter]:
         """The filters when each drops so many documents at most."""
         return [_cut(one, ordered[one.name], cut) for one in filters]
 
@@ -120,7 +121,7 @@ def _share(kept: NDArray[np.bool_]) -> float:
     return float(kept.mean()) if len(kept) else 0.0
 
 
-def _cut(one: MeasuredFilter, ordered: NDArray[np.float64], cut: int) -> MeasuredFilter:
+def _cut(one: ThresholdFilter, ordered: NDArray[np.float64], cut: int) -> ThresholdFilter:
     """The filter with thresholds that drop at most so many of the scores."""
     if not len(ordered):
         return one

@@ -106,11 +106,12 @@ def failure_of(stage: str, error: Exception) -> Failure:
 def is_of_items(error: BaseException) -> bool:
     """Whether an exception may be the fault of single items.
 
-    Those of tamis name a mistake in the pipeline, or input that cannot be read where the reader is told to stop.
+    Those of tamis name a mistake in the pipeline, or input that cannot be read where the reader is told to stop, unless
+    they say that rows are at fault.
     """
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         return False
-    return not isinstance(error, TamisError)
+    return not isinstance(error, TamisError) or error.of_rows
 
 
 def _is_ours(filename: str) -> bool:

@@ -193,11 +193,18 @@ def _add_quickstart(command: argparse.ArgumentParser) -> None:
 def _add_analyze(command: argparse.ArgumentParser) -> None:
     command.add_argument("input", metavar="INPUT", nargs="+", help="a file, a directory or a pattern (in quotes)")
     amount = command.add_mutually_exclusive_group()
-    amount.add_argument("--sample", metavar="N", type=count, help="analyze about N documents (100000)")
+    amount.add_argument(
+        "--sample", metavar="N", type=count, help="analyze about N documents (100000), or images (20000)"
+    )
     amount.add_argument("--fraction", metavar="F", type=share, help="analyze this share of the documents, 0 to 1")
     amount.add_argument("--all", action="store_true", help="analyze all documents")
     command.add_argument("--text-field", metavar="NAME", default="text", help="the column with the text (%(default)s)")
-    command.add_argument("--format", metavar="NAME", help="jsonl, parquet, csv, tsv or text; else by the files' names")
+    command.add_argument(
+        "--format",
+        metavar="NAME",
+        help="jsonl, parquet, csv, tsv or text; of images tar, folder or parquet; else by the files' names",
+    )
+    command.add_argument("--images", action="store_true", help="analyze images: folders and tars are recognized")
     command.add_argument("--output", metavar="DIR", default="tamis-analysis", help="where to write (%(default)s)")
     command.add_argument(
         "--keep-rate", metavar="F", type=share, default=0.9, help="the share of documents to keep (%(default)s)"

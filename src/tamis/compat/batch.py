@@ -11,13 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.tasks import DocumentBatch as TamisBatch
-from tamis.tasks import RowNames
+from tamis.tasks import RowNames, TableTask
 from tamis.tasks.row_trace import parents_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DocumentBatch"]
+__all__ = ["DocumentBatch", "asked_by_tamis"]
 
 _FRAME, _SNAPSHOT, _AS_ARROW = "_frame", "_snapshot", "_as_arrow"
 
@@ -53,14 +53,14 @@ class DocumentBatch(TamisBatch):
     @property  # type: ignore[misc]  # a property in place of a field
     def data(self) -> Any:
         """The rows: a pandas frame for the script, an Arrow table for tamis's own code."""
-        if _asked_by_tamis(self) or self.__dict__.get(_AS_ARROW):
+        if asked_by_tamis(self) or self.__dict__.get(_AS_ARROW):
             return TamisBatch.data.fget(self)  # type: ignore[attr-defined]  # a property
         return self.to_pandas()
 
     @data.setter
     def data(self, data: Any) -> None:
         TamisBatch.data.fset(self, data)  # type: ignore[attr-defined]  # a property
-        self.__dict__[_AS_ARROW] = isinstance(data, pa.Table) and not _asked_by_tamis(self)
+        self.__dict__[_AS_ARROW] = isinstance(data, pa.Table) and not asked_by_tamis(self)
         if hasattr(data, "iloc"):  # a pandas frame, which the script may change later
             self._show(data)
 
@@ -127,7 +127,7 @@ class DocumentBatch(TamisBatch):
         self._show(frame)
 
 
-def _asked_by_tamis(batch: DocumentBatch) -> bool:
+def asked_by_tamis(batch: TableTask) -> bool:
     """Whether the code that gets or sets ``data`` belongs to tamis, which works on Arrow tables.
 
     Scripts and built-in stages share one attribute, so only the caller tells which of the two types is expected.

@@ -16,8 +16,8 @@ _DOWNLOAD: Final = (
     "of a URL generator, a downloader, an iterator and an extractor"
 )
 _MODALITIES: Final = (
-    "Stages for images, audio and video are not built yet; their batches are: tamis.tasks.ImageBatch, "
-    "tamis.tasks.AudioBatch, tamis.tasks.VideoTask. Your own stage extends tamis.stages.base.ProcessingStage"
+    "Stages for audio and video are not built yet; their batches are: tamis.tasks.AudioBatch, tamis.tasks.VideoTask. "
+    "Your own stage extends tamis.stages.base.ProcessingStage"
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
 _RETRIES: Final = (
@@ -72,7 +72,6 @@ MODULES: Final[dict[str, str]] = {
     "modules": _DASK,
     "stages.audio": _MODALITIES,
     "stages.client_partitioning": "tamis.stages.io.FilePartitioningStage lists files on any fsspec path",
-    "stages.image": _MODALITIES,
     "stages.interleaved": _MODALITIES,
     "stages.math.download": _MATH,
     "stages.math.modifiers": _MATH,

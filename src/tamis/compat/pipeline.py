@@ -8,10 +8,12 @@ from typing import Any
 
 from tamis.compat.batch import DocumentBatch
 from tamis.compat.executors import BaseExecutor
+from tamis.compat.images import ImageBatch
 from tamis.errors import PlanError
 from tamis.pipeline import Pipeline as TamisPipeline
 from tamis.runs.result import RunResult
 from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.tasks import ImageBatch as TamisImageBatch
 from tamis.tasks import Task
 from tamis.tasks.views import as_taken
 
@@ -21,10 +23,13 @@ _ARRAY, _ARRAY_TASKS = "NEMO_CURATOR_SLURM_ARRAY_ENABLED", "SLURM_ARRAY_TASK_COU
 
 
 class Result(RunResult):
-    """The result of a run, with batches as pandas frames."""
+    """The result of a run, with batches as pandas frames, and images as lists of objects."""
 
     def __iter__(self) -> Iterator[Task[Any]]:
-        return (as_taken(task, DocumentBatch) for task in super().__iter__())
+        return (
+            as_taken(task, ImageBatch if isinstance(task, TamisImageBatch) else DocumentBatch)
+            for task in super().__iter__()
+        )
 
 
 class Pipeline(TamisPipeline):

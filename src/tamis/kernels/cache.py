@@ -49,6 +49,7 @@ COMPILED_FROM = (
     "arguments.py",
     "compiler.py",
     "hashed_words_definition.py",
+    "image_sums.py",
     "measures.py",
     "minhash_definition.py",
     "operations.py",

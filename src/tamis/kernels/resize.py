@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tamis.kernels import native
 
-__all__ = ["RESAMPLINGS", "resize"]
+__all__ = ["RESAMPLINGS", "WEIGHT_BITS", "axis_weights", "is_height_first", "resize"]
 
-_WEIGHT_BITS = 22
+WEIGHT_BITS = 22
 _LANES = 16
 
 
@@ -53,7 +53,7 @@ _Axis = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
 
 @functools.lru_cache(256)
-def _axis(size: int, new_size: int, resample: str) -> _Axis:
+def axis_weights(size: int, new_size: int, resample: str) -> _Axis:
     """For each new column the first one that it is made of, how many there are, and their weights.
 
     As in Pillow's ``Resample.c``: weights in double precision, normalised, then rounded to fractions of 1 << 22.
@@ -73,10 +73,23 @@ def _axis(size: int, new_size: int, resample: str) -> _Axis:
     for number in range(taps):  # one after the other, as the last bits of a sum depend on the order
         totals += weights[:, number]
     weights = np.divide(weights, totals[:, None], out=weights, where=totals[:, None] != 0)
-    rounded = np.trunc(weights * (1 << _WEIGHT_BITS) + np.where(weights < 0, -0.5, 0.5)).astype(np.int32)
+    rounded = np.trunc(weights * (1 << WEIGHT_BITS) + np.where(weights < 0, -0.5, 0.5)).astype(np.int32)
     for made in (begins, counts, rounded):
         made.flags.writeable = False
     return begins, counts, rounded
+
+
+def is_height_first(size: tuple[int, int], new_size: tuple[int, int]) -> bool:
+    """Whether Pillow 13 makes the columns of a picture shorter before it does the rows; earlier versions never did.
+
+    Args:
+        size, new_size: Width and height.
+
+    >>> is_height_first((100, 300), (32, 32)), is_height_first((100, 150), (32, 32))
+    (True, False)
+    """
+    (width, height), (new_width, new_height) = size, new_size
+    return 0 < height - new_height > 2 * (width - new_width)
 
 
 def resize(
@@ -109,7 +122,7 @@ def resize(
     if (height, width) == pixels.shape[:2]:
         return np.ascontiguousarray(pixels[top:bottom, left:right])
     old_height, old_width = pixels.shape[:2]
-    if 0 < old_height - height > 2 * (old_width - width):  # as in Pillow 13: then the columns come first
+    if is_height_first((old_width, old_height), (width, height)):
         turned = _resized(pixels.swapaxes(0, 1), height, width, resample, (top, left, bottom, right))
         return np.ascontiguousarray(turned.swapaxes(0, 1))
     return _resized(pixels, width, height, resample, (left, top, right, bottom))
@@ -120,8 +133,8 @@ def _resized(
 ) -> NDArray[np.uint8]:
     """Part of a picture in another size: first along the rows, then along the columns."""
     left, top, right, bottom = crop
-    x_axis = _part(_axis(pixels.shape[1], width, resample), left, right)
-    y_axis = _part(_axis(pixels.shape[0], height, resample), top, bottom)
+    x_axis = _part(axis_weights(pixels.shape[1], width, resample), left, right)
+    y_axis = _part(axis_weights(pixels.shape[0], height, resample), top, bottom)
     kernel = native.load("resize")
     if kernel is None:
         return _along_rows(_along_rows(pixels, *x_axis).swapaxes(0, 1), *y_axis).swapaxes(0, 1)
@@ -151,6 +164,6 @@ def _along_rows(
     made = np.empty((pixels.shape[0], len(begins), 3), np.uint8)
     for x, (begin, count) in enumerate(zip(begins.tolist(), counts.tolist(), strict=True)):
         part = pixels[:, begin : begin + count].astype(np.int64)
-        sums = np.tensordot(part, weights[x, :count].astype(np.int64), (1, 0)) + (1 << (_WEIGHT_BITS - 1))
-        made[:, x] = np.clip(sums >> _WEIGHT_BITS, 0, 255)
+        sums = np.tensordot(part, weights[x, :count].astype(np.int64), (1, 0)) + (1 << (WEIGHT_BITS - 1))
+        made[:, x] = np.clip(sums >> WEIGHT_BITS, 0, 255)
     return made

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tamis.kernels import operations
 from tamis.kernels.arguments import Array, Arrays, Number, Signature
 from tamis.kernels.hashed_words_definition import COUNTED, SIZES, TOTAL_BUCKETS
+from tamis.kernels.image_sums import COLORS, SUMS
 from tamis.kernels.measures import MEASURES
 
 __all__ = ["PADDING", "SIGNATURES", "longest_near_end", "most_shingles"]
@@ -103,6 +104,23 @@ def most_shingles(offsets: NDArray[np.int64], by_words: int, ngram: int) -> NDAr
     items: NDArray[np.int64] = np.diff(offsets)
     most: NDArray[np.int64] = np.maximum(((items + 1) // 2 if by_words else items) - ngram + 1, 1)
     return most
+
+
+def weights_inside(begins: NDArray[np.int64], counts: NDArray[np.int64], count: int, taps: int, size: int) -> bool:
+    """Whether weights are for pixels that are there.
+
+    Args:
+        begins, counts: From which pixel on, and for how many.
+        count: How many sums there are.
+        taps: How many weights a sum has at most.
+        size: How many pixels there are.
+
+    >>> begins, counts = np.array([0, 1]), np.array([2, 2])
+    >>> weights_inside(begins, counts, 2, 2, 3), weights_inside(begins, counts, 2, 2, 2)
+    (True, False)
+    """
+    first, many = begins[:count], counts[:count]
+    return bool((first >= 0).all() and (many >= 0).all() and (many <= taps).all() and (first + many <= size).all())
 
 
 def longest_text(offsets: NDArray[np.int64]) -> int:
@@ -388,6 +406,17 @@ SIGNATURES: Final[dict[str, Signature]] = {
         counts=_integers("24", is_written=True),
         found=_integers("2 * unknown + 2", is_written=True),
         results=_integers("6 * row_count", is_written=True),
+    ),
+    "image_measures": Signature(
+        conditions=("0 < width and 0 < height",),
+        pixels=_bytes("3 * width * height"),
+        height=Number(),
+        width=Number(),
+        luma=_bytes("width * height", is_written=True),
+        luma_counts=_integers("256", is_written=True),
+        spread_counts=_integers("256", is_written=True),
+        color_counts=_integers(f"{COLORS}", is_written=True),
+        sums=_integers(f"{SUMS}", is_written=True),
     ),
     "line_starts": Signature(
         conditions=("0 <= first <= size",),
@@ -818,6 +847,79 @@ SIGNATURES: Final[dict[str, Signature]] = {
         ),
         line=_bytes("(3 * new_width + 63) // 64 * 64", is_written=True),
         resized=_bytes("3 * new_width * new_height", is_written=True),
+    ),
+    "grey_thumbnail": Signature(
+        conditions=(
+            "0 < width < 1 << 31 and 0 < height < 1 << 31 and columns > 0 and rows > 0",
+            "weights_inside(x_begins, x_counts, columns, x_taps, width)",
+            "weights_inside(y_begins, y_counts, rows, y_taps, height)",
+        ),
+        helpers={"weights_inside": weights_inside},
+        pixels=_bytes("3 * height * width"),
+        height=Number(),
+        width=Number(),
+        x_begins=_integers("columns"),
+        x_counts=_integers("columns"),
+        x_weights=_short_integers("columns * x_taps"),
+        x_taps=Number(),
+        columns=Number(),
+        y_begins=_integers("rows"),
+        y_counts=_integers("rows"),
+        y_weights=_short_integers("rows * y_taps"),
+        y_taps=Number(),
+        rows=Number(),
+        height_first=Number(),
+        grey=_bytes("height * width", is_written=True),
+        half=_bytes("rows * width if height_first else columns * height", is_written=True),
+        sums=_short_integers("width", is_written=True),
+        thumbnail=_bytes("rows * columns", is_written=True),
+    ),
+    "dct_hash": Signature(
+        thumbnail=_bytes("1024"),
+        first_waves=_floats("14"),
+        second_waves=_floats("9"),
+        turns=_floats("32"),
+        low=_floats("256", is_written=True),
+        line=_floats("32", is_written=True),
+        room=_floats("64", is_written=True),
+        hashes=_words("1", is_written=True),
+    ),
+    "hamming_order": Signature(
+        conditions=("0 < passes <= 5", "count < 1 << 31", "not ends[: 2048 * passes].any()"),
+        hashes=_words("count"),
+        count=Number(),
+        mask=_words("1"),
+        passes=Number(),
+        ends=_integers("2048 * passes", is_written=True),
+        sorted_hashes=_words("count", is_written=True),
+        places=_short_integers("count", is_written=True),
+        other_hashes=_words("count", is_written=True),
+        other_places=_short_integers("count", is_written=True),
+    ),
+    "hamming_pairs": Signature(
+        conditions=(
+            "0 < used_bits < 64 and block_count <= 62 and room > 0 and large_room > 0",
+            "0 <= state[0] <= count and 0 <= state[1] and 0 <= state[2] <= count",
+        ),
+        hashes=_words("count"),
+        places=_short_integers("count"),
+        count=Number(),
+        mask=_words("1"),
+        used_bits=Number(),
+        blocks=_words("block_count"),
+        block_count=Number(),
+        chosen=Number(),
+        chosen_count=Number(),
+        max_distance=Number(),
+        most=Number(),
+        state=_integers("4", is_written=True),
+        left=_short_integers("room", is_written=True),
+        right=_short_integers("room", is_written=True),
+        distances=_short_integers("room", is_written=True),
+        room=Number(),
+        begins=_integers("large_room", is_written=True),
+        ends=_integers("large_room", is_written=True),
+        large_room=Number(),
     ),
 }
 """All kernels by name."""

@@ -8,6 +8,7 @@ gives other results gets padded rows.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -65,6 +66,8 @@ def torch_threads(count: int | None) -> Iterator[None]:
     thread.
     """
     torch = sys.modules.get("torch")
+    if torch is not None:
+        torch = importlib.import_module("torch")  # another thread may be importing it: this waits for the end
     before = None if torch is None or count is None else torch.get_num_threads()
     if torch is None or before in (None, count):
         yield

@@ -23,6 +23,7 @@ __all__ = ["Entry", "catalogue", "find", "full_name", "is_builtin", "is_name", "
 
 _AREAS: Final = (
     ("Reading and writing", ("tamis.stages.io", "tamis.stages.text.io.writer.megatron_tokenizer")),
+    ("Images: reading and writing", ("tamis.stages.image.io",)),
     ("Branches", ("tamis.stages.flow",)),
     ("Sampling, blending, shuffling", ("tamis.stages.mixing",)),
     ("Text: filters", ("tamis.stages.text.filters",)),
@@ -59,6 +60,7 @@ _AREAS: Final = (
             "tamis.stages.deduplication.substrings",
             "tamis.stages.deduplication.bloom",
             "tamis.stages.deduplication.removal",
+            "tamis.stages.image.deduplication",
         ),
     ),
     ("Settings", ("tamis.stages.resources",)),

@@ -18,7 +18,7 @@ from tamis.plan import Plan, make_plan
 from tamis.runs.progress import Observer
 from tamis.runs.prometheus_endpoint import LOOPBACK
 from tamis.runs.result import RunResult
-from tamis.stages.base import ProcessingStage
+from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.tasks import EmptyTask, Task
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ class Pipeline:
         lines.append(f"Stages: {len(self.stages)}")
         for number, stage in enumerate(self.stages, start=1):
             needs = stage.resources
+            if needs is None and isinstance(stage, CompositeStage):  # then its last stage says what it needs
+                needs = stage.unfold()[-1].resources
             gpu = f", {needs.gpus:g} gpu" if needs.gpus else ""
             gpu = f", {needs.gpu_memory_gb:g} GB of gpu memory" if needs.gpu_memory_gb else gpu
             lines.append(f"  {number}. {stage.name}: {stage!r} ({needs.cpus:g} cpu{gpu})")

@@ -14,7 +14,7 @@ from tamis.runs.report import write_report
 from tamis.runs.result import RunResult
 from tamis.stages.base import ProcessingStage
 
-__all__ = ["quickstart_pipeline", "run_quickstart", "sample_files"]
+__all__ = ["quickstart_pipeline", "run_quickstart", "sample_files", "sample_images"]
 
 WITHOUT_SPACES = ("ja", "zh")
 """Languages whose words are not separated by spaces: counting words says nothing there."""
@@ -28,6 +28,18 @@ def sample_files() -> list[str]:
     """
     folder = Path(__file__).parent / "sample"
     return sorted(str(p) for p in folder.iterdir() if ".jsonl" in p.name)
+
+
+def sample_images() -> list[str]:
+    """The tar files of the sample images, as WebDataset has them: each image with a caption and its licence beside it.
+
+    ``SOURCES.md`` beside them says where they come from, and ``defects.json`` which of them are copies, broken or poor.
+
+    >>> len(sample_images())
+    3
+    """
+    folder = Path(__file__).parent / "sample_images"
+    return sorted(str(p) for p in folder.iterdir() if p.suffix == ".tar")
 
 
 def quickstart_pipeline(output: str) -> Pipeline:

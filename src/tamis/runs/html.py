@@ -80,7 +80,8 @@ def render_page(page: Page) -> str:
 def _policy(style: str, script: str) -> str:
     """What a page that is a file may do: use its own style and its own script, and nothing else."""
     style_hash, script_hash = (f"'sha256-{_digest(chr(10) + text)}'" for text in (style, script))
-    rules = f"default-src 'none'; style-src {style_hash}; script-src {script_hash}; base-uri 'none'; form-action 'none'"
+    rules = f"default-src 'none'; img-src data:; style-src {style_hash}; script-src {script_hash}; "
+    rules += "base-uri 'none'; form-action 'none'"
     return f'<meta http-equiv="Content-Security-Policy" content="{rules}">'
 
 

@@ -15,6 +15,7 @@ from tamis.runs.pages.duplicate_section import duplicates_sections
 from tamis.runs.pages.embedding_section import embeddings_section
 from tamis.runs.pages.findings import findings
 from tamis.runs.pages.flow import flow_picture
+from tamis.runs.pages.image_section import images_sections
 from tamis.runs.pages.links import Links
 from tamis.runs.pages.run_view import RunView
 from tamis.runs.pages.score_section import scores_section
@@ -39,6 +40,7 @@ def sections(view: RunView, links: Links, examples: Mapping[tuple[str, str], Seq
         _stages(steps, sum(stage.seconds for stage in summary.stages)),
         throughput_section(view, steps),
         reasons_section(steps, examples, links),
+        *images_sections(view, steps),
         *duplicates_sections(view),
         embeddings_section(view),
         scores_section(view, steps),

@@ -1,7 +1,8 @@
 """Reads rows back from their source by their names: ``read_rows("data/a.jsonl", [0, 120])``.
 
 Drops, quarantine and samples name rows and do not keep them. This module finds such rows again: the line that starts at
-a byte of JSON lines, CSV or text, plain or compressed, and the row of some number of a Parquet or CSV file.
+a byte of JSON lines, CSV or text, plain or compressed, the row of some number of a Parquet or CSV file, and the image
+at a byte of a tar archive.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from tamis.errors import DataError, TamisError
+from tamis.runs.image_rows import IMAGE_ENDINGS, image_file, tar_rows
+from tamis.runs.thumbnails import Thumbnail
 from tamis.sizes import size_text
 from tamis.stages.io.byte_streams import BOM, byte_stream
 from tamis.stages.io.paths import COMPRESSED, base_name, compression_of, is_local, open_read, reading
@@ -23,7 +26,7 @@ from tamis.tasks import FileSlice
 
 __all__ = ["KINDS", "ReadLimits", "RowFormat", "SourceRow", "format_of", "read_rows"]
 
-Kind = Literal["jsonl", "parquet", "csv", "text"]
+Kind = Literal["jsonl", "parquet", "csv", "text", "tar", "image"]
 
 KINDS: Final[dict[str, Kind]] = {
     ".jsonl": "jsonl",
@@ -35,6 +38,8 @@ KINDS: Final[dict[str, Kind]] = {
     ".tsv": "csv",
     ".txt": "text",
     ".md": "text",
+    ".tar": "tar",
+    **dict.fromkeys(IMAGE_ENDINGS, "image"),
 }
 """The format that the ending of a file's name stands for, before the ending of a compression."""
 
@@ -69,12 +74,14 @@ class ReadLimits:
         scan_bytes: Bytes, decompressed, that are passed over to reach a row, where there is no way to seek.
         value_characters: Characters of one value; longer texts are cut.
         group_bytes: The largest row group of a Parquet file that is read, in bytes as stored.
+        media_bytes: The largest image that is read; none when 0.
     """
 
     row_bytes: int = 4 * 2**20
     scan_bytes: int = 256 * 2**20
     value_characters: int = 20_000
     group_bytes: int = 512 * 2**20
+    media_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ class SourceRow:
         values: The values by column; empty if it could not be read.
         problem: Why it could not be read, in words; empty if it was.
         is_cut: Whether a value was too long and only its beginning is here.
+        picture: A small picture of the image in it, where one was asked for.
     """
 
     source: str
@@ -94,6 +102,7 @@ class SourceRow:
     values: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     is_cut: bool = False
+    picture: Thumbnail | None = None
 
 
 def format_of(source: str) -> RowFormat | None:
@@ -202,6 +211,10 @@ def _read(
 ) -> _Found:
     if row_format.kind == "parquet":
         return _parquet_rows(source, positions, columns, limits, storage_options)
+    if row_format.kind == "tar":
+        return _tar_rows(source, positions, limits, storage_options)
+    if row_format.kind == "image":
+        return ((position, image_file(source, limits.media_bytes)) for position in positions)
     if row_format.kind == "csv" and row_format.newlines_in_values:
         return _numbered_csv_rows(source, positions, columns, row_format, limits, storage_options)
     units = _units(source, positions, row_format, limits, storage_options)
@@ -396,6 +409,15 @@ def _parquet_rows(
             raise DataError(f"not a Parquet file that can be read: {error}", path=source) from error
 
 
+def _tar_rows(source: str, positions: list[int], limits: ReadLimits, storage_options: dict[str, Any]) -> _Found:
+    """The images at some bytes of a tar archive."""
+    if compression_of(source) is not None:
+        yield from ((position, "images are not read back from a compressed archive") for position in positions)
+        return
+    with open_read(source, storage_options) as handle, reading(source):
+        yield from tar_rows(handle, positions, limits.media_bytes)
+
+
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
@@ -413,7 +435,7 @@ def _text(data: bytes) -> str:
 def _row(source: str, position: int, found: dict[str, Any] | str, limits: ReadLimits) -> SourceRow:
     if isinstance(found, str):
         return SourceRow(source, position, problem=found)
-    most = limits.value_characters
-    is_cut = any(isinstance(v, str | bytes) and len(v) > most for v in found.values())
-    cut = {k: v[:most] if isinstance(v, str | bytes) else v for k, v in found.items()}
+    most: dict[type, int] = {str: limits.value_characters, bytes: max(limits.value_characters, limits.media_bytes)}
+    is_cut = any(len(v) > most[type(v)] for v in found.values() if type(v) in most)
+    cut = {k: v[: most[type(v)]] if type(v) in most else v for k, v in found.items()}
     return SourceRow(source, position, cut, is_cut=is_cut)

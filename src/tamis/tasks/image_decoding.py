@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.errors import MissingExtraError
@@ -78,6 +79,8 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
 
 def open_image(file: BinaryIO) -> Any:
     """An image of Pillow's, of which only the head is read."""
+    if isinstance(file, pa.BufferReader):
+        file = BytesIO(file.read_buffer())  # some of Pillow's formats ask for methods that Arrow's files lack
     begin = file.read(8)
     if not begin:
         raise ValueError("it is empty: 0 bytes")

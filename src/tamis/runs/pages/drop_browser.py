@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from tamis.runs import figures
 from tamis.runs.html import escaped
+from tamis.runs.pages.contact_sheet import SIDE, shown_picture
 from tamis.runs.pages.drop_query import Cursor, DropFilter, DropLedgerReader, DroppedRow
 from tamis.runs.pages.drop_section import shown_value
 from tamis.runs.pages.links import turn_pages
@@ -24,6 +25,7 @@ _SEARCHED_S: Final = 3.0
 _EXCERPT: Final = 600
 _LIMITS: Final = ReadLimits(row_bytes=2**20, scan_bytes=128 * 2**20, value_characters=100_000)
 _WHOLE: Final = ReadLimits(row_bytes=8 * 2**20, value_characters=400_000)
+_LARGE_SIDE: Final = 640
 _DOT: Final = " \N{MIDDLE DOT} "
 
 
@@ -70,7 +72,7 @@ class DropBrowser:
         dropped = None if cursor is None else next(self._ledger.after(DropFilter(), cursor), None)
         if dropped is None or dropped.place != cursor:
             return None
-        (row,) = self._view.read_texts([dropped], _WHOLE)
+        (row,) = self._view.read_texts([dropped], _WHOLE, side=_LARGE_SIDE)
         score = "" if dropped.score is None else shown_value(dropped.score)
         facts = {"Stage": dropped.stage, "Reason": dropped.reason, "Score": score, "Row": dropped.name}
         shown = "".join(f"<dt>{name}</dt><dd>{escaped(value, 4000)}</dd>" for name, value in facts.items() if value)
@@ -84,7 +86,7 @@ class DropBrowser:
             for name, value in row.values.items()
         )
         cut = '<p class="soft">Long values are cut.</p>' if row.is_cut else ""
-        return f'<dl class="facts">{shown}</dl>{note}{values}{cut}'
+        return f'<dl class="facts">{shown}</dl>{note}{shown_picture(row)}{values}{cut}'
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -103,7 +105,9 @@ class DropBrowser:
             some = list(itertools.islice(rows, 200 if search else _PER_PAGE))
             if not some:
                 return _Found(found, None, searched)
-            for dropped, row in zip(some, self._view.read_texts(some, _LIMITS), strict=True):
+            for dropped, row in zip(
+                some, self._view.read_texts(some, _LIMITS, side=0 if search else SIDE), strict=True
+            ):
                 if len(found) == _PER_PAGE:
                     return _Found(found, dropped.place, searched)
                 searched += 1
@@ -137,7 +141,7 @@ class DropBrowser:
         if row.problem:
             text = f'<p class="soft">{escaped(row.problem)}</p>'
         else:
-            text = f"<p>{_marked(self._shown_text(row, search), search) or '(empty)'}</p>"
+            text = f"{shown_picture(row)}<p>{_marked(self._shown_text(row, search), search) or '(empty)'}</p>"
         link = f'<a href="{escaped(self._here)}/{dropped.place}">{escaped(dropped.name, 300)}</a>'
         return (
             f'<article class="drop"><p class="soft">{escaped(dropped.stage, 200)}{_DOT}'

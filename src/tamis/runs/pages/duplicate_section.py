@@ -11,6 +11,7 @@ from tamis.runs import figures
 from tamis.runs.duplicate_sources import OTHERS, By
 from tamis.runs.duplicates import DuplicatePair, Duplicates, deduplication_stages
 from tamis.runs.html import cell, escaped, fill, fixed, html_table
+from tamis.runs.pages.image_section import duplicate_images_part
 from tamis.runs.pages.run_view import RunView
 from tamis.runs.source_rows import ReadLimits
 from tamis.runs.text_differences import compared, shortened_spans
@@ -35,7 +36,7 @@ def _section(view: RunView, stage: str) -> str:
     try:
         found = Duplicates(view.path, stage, most_rows=_MOST_ROWS)
         removed = deduplication_stages(view, stage)[stage]
-        parts = [_sizes(found), _pairs(found), _sources(found)]
+        parts = [_sizes(found), duplicate_images_part(view, stage) or _pairs(found), _sources(found)]
         heading = _heading(found, removed)
     except (TamisError, OSError) as error:
         return f'<h2>Duplicates: {escaped(stage, 120)}</h2><p class="soft">{escaped(error, 400)}</p>'

@@ -6,7 +6,7 @@ import ast
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,15 +14,19 @@ from typing import Any, Final
 
 from tamis.errors import DataError, TamisError
 from tamis.runs.histograms import ScoreHistogram, read_scores
-from tamis.runs.pages.drop_query import DroppedRow
+from tamis.runs.image_rows import image_at_path
+from tamis.runs.pages.drop_query import Cursor, DroppedRow
 from tamis.runs.pages.timeline import Sample, last_sample, read_samples
 from tamis.runs.past_runs import KILLED, RUNNING, run_state
 from tamis.runs.source_rows import ReadLimits, RowFormat, SourceRow, format_of, read_rows
 from tamis.runs.stats import RunSummary, StageStats
+from tamis.runs.thumbnails import MOST_BYTES, Thumbnail, image_bytes_of, thumbnail
 from tamis.tasks.storage import check_trusted
 
 NO_REASON_YET: Final = "dropped so far"
 """Stands for the reasons of drops while a run goes on and they are not known."""
+
+_IMAGES_AT_ONCE: Final = 4
 
 _READERS: Final = {"CsvReaderStage": "csv", "TextReaderStage": "text"}
 _FORMAT_FIELDS: Final = ("delimiter", "newlines_in_values", "unit", "text_field")
@@ -58,9 +62,16 @@ class RunView:
         return self.summary.state == RUNNING
 
     def read_texts(
-        self, dropped: Sequence[DroppedRow], limits: ReadLimits | None = None, most_s: float = 10.0
+        self, dropped: Sequence[DroppedRow], limits: ReadLimits | None = None, most_s: float = 10.0, side: int = 0
     ) -> list[SourceRow]:
-        """The rows as they are in their sources, in the same order; no source is opened after ``most_s`` seconds."""
+        """The rows as they are in their sources, in the same order; no source is opened after ``most_s`` seconds.
+
+        Args:
+            dropped: The rows.
+            limits: How much is read.
+            most_s: Seconds.
+            side: With images, the longer side of small pictures of them, in pixels; no pictures when 0.
+        """
         began = time.monotonic()
         by_source: dict[str, list[int]] = {}
         for row in dropped:
@@ -72,15 +83,35 @@ class RunView:
             if problem or time.monotonic() - began > most_s:
                 problem = problem or "not read, since reading took too long"
                 break
-            rows = read_rows(
-                source, positions, row_format=self.row_format(source), limits=limits, changed_after=self._ended()
-            )
-            found.update({(source, row.position): row for row in rows})
+            for some in self._portions(source, positions, side):
+                rows = read_rows(
+                    source,
+                    some,
+                    row_format=self.row_format(source),
+                    limits=replace(limits or ReadLimits(), media_bytes=MOST_BYTES if side else 0),
+                    changed_after=self._ended(),
+                )
+                found.update({(source, row.position): _with_picture(row, side) for row in rows})
         unknown = problem or "the ledger does not say which row of the source it was"
         return [found.get((d.source, d.position or 0)) or SourceRow(d.source, -1, problem=unknown) for d in dropped]
 
+    def has_image(self, row: DroppedRow) -> bool:
+        """Whether a row of the source is an image, or has one."""
+        return self.read_texts([row], side=8)[0].picture is not None
+
+    def row_at(self, source: str, position: int) -> DroppedRow:
+        """The row at a place, as :meth:`read_texts` takes it."""
+        return DroppedRow(Cursor(0, 0), "", "", source, position, "", None)
+
+    def _portions(self, source: str, positions: list[int], side: int) -> Iterator[list[int]]:
+        """The positions to read at once: images are large, and only small pictures of them stay."""
+        row_format = self.row_format(source)
+        is_large = side and row_format is not None and row_format.kind in ("tar", "image")
+        each = _IMAGES_AT_ONCE if is_large else max(len(positions), 1)
+        yield from (positions[at : at + each] for at in range(0, len(positions), each))
+
     def text_of(self, row: SourceRow) -> str:
-        """The text of a row: the column that the stages read, or else its longest text."""
+        """The text of a row: the column that the stages read, or else its longest text; of an image, its caption."""
         values = row.values
         for name in self._text_fields():
             if isinstance(values.get(name), str):
@@ -118,7 +149,7 @@ class RunView:
         fields = [
             _literal(vertex.get("parameters", {}).get("text_field", "")) for vertex in self.outline.get("vertices", ())
         ]
-        return [*dict.fromkeys(name for name in fields if isinstance(name, str)), "text"]
+        return [*dict.fromkeys(name for name in fields if isinstance(name, str)), "text", "caption"]
 
 
 def load_view(run_dir: str) -> RunView:
@@ -194,6 +225,23 @@ def _stages_so_far(sample: Sample | None, outline: Mapping[str, Any]) -> list[St
             stage.dropped = _dropped(sample.stages.get(name, {}).get("dropped"))
         stages.append(stage)
     return stages
+
+
+def _with_picture(row: SourceRow, side: int) -> SourceRow:
+    """The row with a small picture in place of the bytes of its image."""
+    name, data = image_bytes_of(row.values)
+    values = {key: value for key, value in row.values.items() if key != name or not name}
+    path = row.values.get("image_path")
+    if not side or row.problem:
+        return replace(row, values=values)
+    if data is not None:
+        return replace(row, values=values, picture=thumbnail(data, side))
+    if isinstance(path, str) and path:
+        place = (row.values.get(key) for key in ("byte_offset", "byte_size"))
+        offset, size = (value if isinstance(value, int) else None for value in place)
+        found = image_at_path(path, offset, size, most=MOST_BYTES)
+        return replace(row, picture=Thumbnail(problem=found) if isinstance(found, str) else thumbnail(found, side))
+    return row
 
 
 def _dropped(value: Any) -> dict[str, int]:

@@ -95,10 +95,14 @@ class HashRows(ScratchStage[TableTask, FileGroup]):
         return self.keep.columns
 
     def process(self, task: TableTask) -> Iterator[Publish]:
+        rows, low = hashes_of(self.compared(task), self.text_field, self.normalize_text, self.keep)
         yield spill(task, join(self._directory, "rows"))
-        rows, low = hashes_of(task, self.text_field, self.normalize_text, self.keep)
         final = join(self._directory, "hashes", format_order(task.order) + SUFFIX)
         yield write_by(final, rows, (low % np.uint64(self.partitions)).astype(np.int64))
+
+    def compared(self, task: TableTask) -> TableTask:
+        """The rows with the column that is compared."""
+        return task
 
 
 class FindDuplicates(ScratchStage[FileGroup, FileGroup]):

@@ -25,7 +25,7 @@ from tamis.stages.spill import SUFFIX, ScratchStage
 from tamis.tasks import FileGroup
 from tamis.tasks.storage import format_order
 
-__all__ = ["FindEdges"]
+__all__ = ["FindEdges", "gathered", "with_firsts"]
 
 Hashes = NDArray[np.uint64]
 
@@ -113,7 +113,7 @@ def _by_key(pieces: Iterable[Rows], count: int, folder: str, held_bytes: int) ->
     yield from map(read_cells, split(pieces, range_of, count, folder, held_bytes))
 
 
-def _gathered(pieces: Iterable[Rows], at_once: int, columns: Sequence[str]) -> Iterator[list[Hashes]]:
+def gathered(pieces: Iterable[Rows], at_once: int, columns: Sequence[str]) -> Iterator[list[Hashes]]:
     """The columns of some pieces at a time."""
     held: list[Rows] = []
     for piece in slices_of(pieces, at_once):
@@ -129,17 +129,17 @@ def _stars(ranges: Iterable[Iterable[Rows]], at_once: int) -> Iterator[tuple[Doc
     """Each document with the first of its bucket in the order of the input."""
     firsts: list[Hashes] = []
     for bucket, document in itertools.chain.from_iterable(
-        _gathered(pieces, at_once, ("bucket", "document")) for pieces in ranges
+        gathered(pieces, at_once, ("bucket", "document")) for pieces in ranges
     ):
         if firsts:
             bucket, document = (np.append(*both) for both in zip(firsts, (bucket, document), strict=True))
         # The sort is stable: it keeps the documents of a bucket in the order of the input.
         groups = HashGroups.of((bucket,))
-        left, right, firsts = _joined((bucket, document), groups.order, groups.is_new[0])
+        left, right, firsts = with_firsts((bucket, document), groups.order, groups.is_new[0])
         yield left, right
 
 
-def _joined(
+def with_firsts(
     columns: tuple[Hashes, ...], order: NDArray[np.int64], is_first: NDArray[np.bool_]
 ) -> tuple[Documents, Documents, list[Hashes]]:
     """Each document that is not the first of its group with the first; and the columns of the firsts.
@@ -158,12 +158,12 @@ def _chains(ranges: Iterable[Iterable[Rows]], at_once: int) -> Iterator[tuple[Do
     before = [np.zeros(0, np.uint64), np.zeros(0, np.uint64)]
     for pieces in ranges:
         firsts: list[Hashes] = []
-        for columns in _gathered(pieces, at_once, ("bucket", "key", "document")):
+        for columns in gathered(pieces, at_once, ("bucket", "key", "document")):
             if firsts:
                 columns = [np.append(*both) for both in zip(firsts, columns, strict=True)]
             bucket, key, document = columns
             groups = HashGroups.of((bucket, key))
-            left, right, firsts = _joined((bucket, key, document), groups.order, groups.is_new[1])
+            left, right, firsts = with_firsts((bucket, key, document), groups.order, groups.is_new[1])
             yield left, right
         if not firsts:
             continue

@@ -225,10 +225,15 @@ class ChooseKept(ScratchStage[FileGroup, FileGroup]):
             if not len(removed):
                 continue
             original = place[removed]
-            similarity = estimated_similarity(sketch_bytes(table.column("sketch"))[removed], sketches[original])
+            similarity = self.similarity(sketch_bytes(table.column("sketch"))[removed], sketches[original])
             final = join(self._directory, "marks", format_order((*order, number)) + SUFFIX)
             yield write_marks(final, document[removed], texts.take(arrow_array(original)), similarity)
         self.log_metric("groups", len(groups))
+
+    @staticmethod
+    def similarity(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """How similar documents are, row by row, given their sketches."""
+        return estimated_similarity(one, other)
 
 
 def is_of_input(documents: Documents) -> NDArray[np.bool_]:

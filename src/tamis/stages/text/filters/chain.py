@@ -17,6 +17,7 @@ from tamis.arrays import arrow_array, numpy_array, one_array
 from tamis.stages.column_values import holds_text, read_column, text_values
 from tamis.stages.emit import Drop
 from tamis.stages.text.filters.base import DocumentFilter, ThresholdFilter
+from tamis.stages.text.filters.batch_filter import BatchCriterion, BatchFilter, BatchScores
 from tamis.stages.text.filters.measured import Criterion, Measured, MeasuredFilter, measure
 from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch
@@ -44,7 +45,10 @@ class Rows:
         self.scored: list[Scored] = []
         self.member = 0
         """The position of the stage that works on the rows now, where several run as one."""
+        self.ahead: Sequence[Step] = ()
+        """The steps after the one that is run now."""
         self._written: dict[str, pa.Array] = {}
+        self._found: dict[int, tuple[NDArray[np.int64], BatchScores]] = {}
         self.numbers = np.arange(len(self.left))
         """The numbers of the rows that are left, in the batch."""
 
@@ -61,6 +65,21 @@ class Rows:
     def texts(self, name: str) -> pa.ChunkedArray:
         """A column of text of the whole table."""
         return text_values(self._whole(name), name, self.stage)
+
+    def batch_scores(self, step: Step) -> pa.Array:
+        """The scores by a filter of rows; steps ahead that can be scored together with it are scored now as well."""
+        if id(step) not in self._found:
+            assert isinstance(step.operation, BatchFilter)
+            others = [other for other in self.ahead if other.is_scored_with(step.operation)]
+            criteria = [each.batch_criterion for each in (step, *others)]
+            found = step.operation.score_batch(self.batch.narrowed(self.left, {}), criteria)
+            by_step = zip((step, *others), found, strict=True)
+            self._found.update({id(each): (self.left, scores) for each, scores in by_step})
+        rows, of_step = self._found[id(step)]
+        places = arrow_array(np.searchsorted(rows, self.left))
+        for name, values in of_step.more.items():
+            self.write(name, values.take(places))
+        return of_step.scores.take(places)
 
     def write(self, name: str | None, scores: pa.Array) -> None:
         """Give the rows that are left, or all of the table, a column, if it has a name."""
@@ -126,7 +145,28 @@ class Step:
     @property
     def columns(self) -> list[str]:
         """The columns that are read."""
-        return [self.reads]
+        return [] if self.scores_rows else [self.reads]
+
+    @property
+    def adds(self) -> list[str]:
+        """The columns that are written."""
+        more = self.operation.more_columns() if self.scores_rows and isinstance(self.operation, BatchFilter) else ()
+        return [*more, *([] if self.writes is None else [self.writes])]
+
+    @property
+    def scores_rows(self) -> bool:
+        """Whether the step scores rows, and not a column."""
+        return isinstance(self.operation, BatchFilter)
+
+    def is_scored_with(self, operation: BatchFilter) -> bool:
+        """Whether a filter of rows can score for this step, too."""
+        return self.scores_rows and isinstance(self.operation, BatchFilter) and operation.is_scored_with(self.operation)
+
+    @property
+    def batch_criterion(self) -> BatchCriterion:
+        """The step as a criterion for rows."""
+        assert isinstance(self.operation, BatchFilter)
+        return BatchCriterion(self.operation, self.decides, self.invert)
 
     @property
     def releases_gil(self) -> bool:
@@ -175,6 +215,8 @@ class Step:
         return Criterion(operation, decides, self.invert) if operation.decides_by_bounds or not decides else None
 
     def _score(self, rows: Rows) -> Scores:
+        if self.scores_rows:
+            return Scores(rows.batch_scores(self))
         column, operation = rows.column(self.reads), self.operation
         if isinstance(operation, DocumentFilter) and operation.scores_columns:
             return Scores(one_array(operation.score_column(text_values(column, self.reads, rows.stage))))
@@ -212,6 +254,8 @@ class ScoreStep(Step):
     @property
     def releases_gil(self) -> bool:
         operation = self.operation
+        if isinstance(operation, BatchFilter):
+            return operation.releases_gil
         if not isinstance(operation, DocumentFilter) or not operation.scores_columns:
             return False
         return operation.vectorised or not operation.keeps_columns  # with both forms, it may still say that it is not
@@ -231,6 +275,8 @@ class ScoreKeepStep(Step):
 
     @property
     def releases_gil(self) -> bool:
+        if isinstance(self.operation, BatchFilter):
+            return self.operation.releases_gil
         return isinstance(self.operation, DocumentFilter) and self.operation.vectorised
 
     @property
@@ -247,6 +293,10 @@ class ScoreKeepStep(Step):
 
 class KeepStep(Step):
     """Keeps rows by a score that they have already."""
+
+    @property
+    def scores_rows(self) -> bool:
+        return False
 
     @property
     def needs_text(self) -> bool:
@@ -282,6 +332,7 @@ class Chain:
         while place < len(self._steps) and len(rows.left):
             rows.member, step = self._steps[place]
             if self._criteria[place] is None:
+                rows.ahead = [ahead for _, ahead in self._steps[place + 1 :]]
                 step.run(rows)
                 place += 1
                 continue

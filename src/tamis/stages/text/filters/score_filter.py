@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tamis.stages.base import NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.text.filters.base import DocumentFilter
+from tamis.stages.text.filters.batch_filter import BatchFilter
 from tamis.stages.text.filters.chain import Chain, FilterOrFunction, KeepStep, Rows, ScoreKeepStep, ScoreStep, Step
 from tamis.stages.text.forms import OperationStage, chain_name, listed, name_of
 from tamis.tasks import DocumentBatch
@@ -37,7 +38,7 @@ class _FilterStage(OperationStage):
         return ["data"], self.adds_columns()
 
     def adds_columns(self) -> list[str]:
-        return [step.writes for step in self._steps if step.writes is not None]
+        return list(dict.fromkeys(column for step in self._steps for column in step.adds))
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         self._call_hooks("model_check_or_download")
@@ -105,6 +106,7 @@ class Score(_FilterStage):
         score_fn: A filter, of which only the score is used, or a function from a text to a score; or a list of them.
         score_field: The column the score is written to; for a list, one for each.
         text_field: The column that is scored; for a list, one for all or one for each. A null counts as an empty text.
+            Filters of images do not use it.
 
     >>> from tamis.stages.text.filters import WordCountFilter
     >>> scored = Score(WordCountFilter(), "words").process(DocumentBatch({"text": ["a b", None]}))
@@ -119,7 +121,7 @@ class Score(_FilterStage):
     def __post_init__(self) -> None:
         operations = _operations(self.score_fn, "Score(score_fn=...)")
         writes = _one_each(self.score_field, operations, "Score", "score_field")
-        reads = _for_each(self.text_field, operations, "Score", "text_field")
+        reads = _columns_read(self.text_field, operations, "Score")
         self._steps = list(map(ScoreStep, operations, reads, writes))
         self.name = chain_name("Score", operations)
 
@@ -161,6 +163,7 @@ class ScoreFilter(_FilterStage):
     Args:
         filter_obj: A filter, or a function from a text to whether to keep it; or a list of them.
         text_field: The column that is scored; for a list, one for all or one for each. A null counts as an empty text.
+            Filters of images do not use it.
         score_field: The column the score is written to, if it is wanted; for a list, one (or ``None``) for each.
         invert: Keep what would be dropped and drop the rest; for a list, one for all or one for each.
         verbose: Log how many rows of each batch are kept.
@@ -180,7 +183,7 @@ class ScoreFilter(_FilterStage):
 
     def __post_init__(self) -> None:
         operations = _operations(self.filter_obj, "ScoreFilter(filter_obj=...)")
-        reads = _for_each(self.text_field, operations, "ScoreFilter", "text_field")
+        reads = _columns_read(self.text_field, operations, "ScoreFilter")
         invert = _for_each(self.invert, operations, "ScoreFilter", "invert")
         writes: Sequence[str | None] = [None] * len(operations)
         if self.score_field is not None:
@@ -195,6 +198,14 @@ def _operations(given: Any, argument: str) -> list[FilterOrFunction]:
         if isinstance(operation, DocumentFilter):
             operation.check_parameters()
     return operations
+
+
+def _columns_read(given: str | list[str], operations: list[FilterOrFunction], stage: str) -> list[str]:
+    if given != "text" and all(isinstance(operation, BatchFilter) for operation in operations):
+        raise ValueError(
+            f"{stage}(text_field={given!r}): {', '.join(map(name_of, operations))} read no text; leave text_field out"
+        )
+    return _for_each(given, operations, stage, "text_field")
 
 
 def _one_each(given: T | list[T], operations: list[FilterOrFunction], stage: str, argument: str) -> list[T]:
