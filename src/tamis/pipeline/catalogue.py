@@ -67,6 +67,7 @@ _AREAS: Final = (
 )
 
 _BASES: Final = (ProcessingStage, SourceStage, CompositeStage)
+_BASE_CLASSES: Final = re.compile(r"Document\w*|ImageFilter")
 _INNER_STAGES: Final = re.compile(r"\w*ReaderStage|WriterStage|MergeShards")
 _IMPORT_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HARMLESS_BUILTINS: Final = re.compile(r"builtins:(str|bytes|int|float|bool|len)(\.[^\W\d]\w*)?")
@@ -215,7 +216,7 @@ def _is_offered(thing: Any) -> bool:
     if issubclass(thing, ProcessingStage):
         work = ("process", "process_batch", "splits", "decompose")
         return any(name in base.__dict__ for base in thing.__mro__ if base not in _BASES for name in work)
-    return not inspect.isabstract(thing) and not thing.__name__.startswith("Document")
+    return not inspect.isabstract(thing) and not _BASE_CLASSES.fullmatch(thing.__name__)
 
 
 def _imported(name: str) -> Any:

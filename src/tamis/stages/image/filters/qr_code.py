@@ -24,8 +24,8 @@ READ_SIDE = 1024
 class QrCodeFilter(ImageFilter):
     """Drop images with a QR code or another barcode. Score: how many codes could be read.
 
-    Codes are found and read by zxing-cpp, turned and mirrored ones as well. In pictures of 1024 pixels, a QR code of 21
-    modules is read from about 40 pixels on.
+    Codes are found and read by zxing-cpp: QR codes of about three pixels per module or more at any angle, upright ones
+    from two on.
 
     Args:
         max_codes: The greatest number of codes.
