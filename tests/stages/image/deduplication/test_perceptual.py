@@ -168,6 +168,14 @@ def test_hashes_that_do_not_fit_into_memory_are_compared_in_parts(
     assert list(run_stage(PerceptualDeduplication(hash_field="phash"), table_of(images))) == expected
 
 
+def test_images_may_be_decoded_at_a_smaller_scale() -> None:
+    rows = [{"image_bytes": encoded(picture(seed, 1200, 900), "JPEG")} for seed in range(6)]
+    exact, scaled = (run_stage(PerceptualHash(exact=exact), rows) for exact in (True, False))
+    assert max((a["phash"] ^ b["phash"]).bit_count() for a, b in zip(exact, scaled, strict=True)) <= 2
+    rows += [{"image_bytes": encoded(picture(1, 1200, 900).resize((600, 450)))}]
+    assert len(run_stage(PerceptualDeduplication(exact=False), rows)) == 6
+
+
 def test_no_distance_means_equal_hashes(images: list[Row]) -> None:
     run = run_stage(PerceptualDeduplication(max_distance=0, hash_field="phash"), table_of(images))
     assert {row["phash"] for row in run} == {row["phash"] for row in images}
