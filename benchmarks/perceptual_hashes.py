@@ -117,9 +117,8 @@ def quality(contents: list[bytes]) -> None:
             found = [(of_original & (right % len(names) == n) & (bits <= most)).sum() for n in range(1, len(names))]
             recall = ", ".join(f"{name} {n / len(contents):.1%}" for name, n in zip(names[1:], found, strict=True))
             precision = same[bits <= most].mean()
-            print(
-                f"{kind}, {most:2d} bits: {recall}; precision {precision:.2%}, {(~same & (bits <= most)).sum():,} other pairs"
-            )
+            others = (~same & (bits <= most)).sum()
+            print(f"{kind}, {most:2d} bits: {recall}; precision {precision:.2%}, {others:,} other pairs")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ TamisError
 │   └── ResourceError       a stage asks for more than the machine has
 ├── RecipeError             a recipe is malformed, or names something unknown
 ├── DataError               an input cannot be read: says file and position
-│   └── BrokenRowError      what one row holds or names cannot be read: a run sets that row aside
+│   └── MediumError         the image, sound or video of a row cannot be read: the row is set aside
 ├── StorageError            output or the run directory cannot be written: disk full, read-only, not permitted
 │   └── PublishError        finished work cannot be recorded, or a file cannot get its final name (also an OSError)
 ├── StageError              a stage raised: says stage, task and cause
@@ -31,11 +31,11 @@ from tamis.printable import MESSAGE_CHARACTERS, printable
 
 __all__ = [
     "AllSetAsideError",
-    "BrokenRowError",
     "ClusterError",
     "ColumnError",
     "DataError",
     "FailureBudgetError",
+    "MediumError",
     "MissingExtraError",
     "ModelError",
     "NotInTamisError",
@@ -67,6 +67,9 @@ class TamisError(Exception):
 
     transient: bool = False
     """Whether the same may succeed in a while: then the task is tried again."""
+
+    of_rows: bool = False
+    """Whether single rows are at fault: then these are set aside, and the others go on."""
 
     def __str__(self) -> str:
         return printable(super().__str__(), MESSAGE_CHARACTERS)
@@ -130,8 +133,10 @@ def _rebuild_data_error(
     return kind(problem, path=path, line=line, byte=byte, hint=hint)
 
 
-class BrokenRowError(DataError):
-    """What one row holds or names cannot be read, such as an image that is cut off: a run sets that row aside."""
+class MediumError(DataError):
+    """The image, sound or video of a row cannot be read or decoded: the row is set aside, and the others go on."""
+
+    of_rows = True
 
 
 class StorageError(TamisError):

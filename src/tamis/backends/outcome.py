@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tamis.backends.payload import Envelope
-from tamis.errors import BrokenRowError, DataError, PlanError, TamisError
+from tamis.errors import DataError, PlanError, TamisError
 from tamis.printable import shortened
 from tamis.runs.stats import GpuUse, StageStats
 from tamis.stages.emit import Publish
@@ -106,12 +106,12 @@ def failure_of(stage: str, error: Exception) -> Failure:
 def is_of_items(error: BaseException) -> bool:
     """Whether an exception may be the fault of single items.
 
-    Those of tamis name a mistake in the pipeline, or input that cannot be read where the reader is told to stop; except
-    for an image or another medium that a row holds or names.
+    Those of tamis name a mistake in the pipeline, or input that cannot be read where the reader is told to stop, unless
+    they say that rows are at fault.
     """
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         return False
-    return isinstance(error, BrokenRowError) or not isinstance(error, TamisError)
+    return not isinstance(error, TamisError) or error.of_rows
 
 
 def _is_ours(filename: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import BrokenRowError, MissingExtraError
+from tamis.errors import DataError, MissingExtraError
 from tamis.tasks.media import MediaBatch, column_values
 
 __all__ = ["AudioBatch", "AudioTask"]
@@ -76,7 +76,7 @@ class AudioBatch(MediaBatch):
             try:
                 about = soundfile.info(file)
             except soundfile.LibsndfileError as e:
-                raise BrokenRowError(f"the recording {self.row_name(row)} cannot be read: {e}") from e
+                raise DataError(f"the recording {self.row_name(row)} cannot be read: {e}") from e
             return int(about.samplerate), int(about.channels), int(about.frames) / int(about.samplerate)
 
     def _decoded(self, file: BinaryIO, row: int) -> _Sound:
@@ -91,7 +91,7 @@ class AudioBatch(MediaBatch):
             try:
                 samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
             except soundfile.LibsndfileError as e:
-                raise BrokenRowError(f"the recording {self.row_name(row)} cannot be decoded: {e}") from e
+                raise DataError(f"the recording {self.row_name(row)} cannot be decoded: {e}") from e
             return _Sound(samples, int(rate))
 
 

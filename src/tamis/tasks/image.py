@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import BrokenRowError
+from tamis.errors import MediumError
 from tamis.kernels.resize import RESAMPLINGS, resize
 from tamis.tasks.image_decoding import MAX_PIXELS, Size, decode, in_order, is_turned, open_image, reasons
 from tamis.tasks.media import MediaBatch, array_columns, shaped_arrays
@@ -198,7 +198,7 @@ class ImageBatch(MediaBatch):
             try:
                 return finish(*decode(data, needed, max_pixels))
             except reasons() as e:
-                raise BrokenRowError(f"the image {self.row_name(row)} cannot be decoded: {e}") from e
+                raise MediumError(f"the image {self.row_name(row)} cannot be decoded: {e}") from e
 
         return in_order(one, len(ready), threads)
 
@@ -212,7 +212,7 @@ class ImageBatch(MediaBatch):
             image = open_image(file)
             width, height = image.size[::-1] if is_turned(image) else image.size
         except reasons() as e:
-            raise BrokenRowError(f"the image {self.row_name(row)} cannot be read: {e}") from e
+            raise MediumError(f"the image {self.row_name(row)} cannot be read: {e}") from e
         return width, height, image.format
 
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import BrokenRowError, ColumnError
+from tamis.errors import ColumnError, MediumError
 from tamis.tasks.table import TableTask
 from tamis.tasks.views import view_of
 
@@ -91,7 +91,7 @@ class MediaBatch(TableTask):
                 return file
             path = None if paths is None else paths[row].as_py()
             if not path:
-                raise BrokenRowError(f"row {self.row_name(row)} has neither bytes nor a path")
+                raise MediumError(f"row {self.row_name(row)} has neither bytes nor a path")
             size = sizes[row].as_py() if sizes is not None else None
             if size is None:
                 return _opened(path)
@@ -117,13 +117,14 @@ class MediaBatch(TableTask):
         return self.with_columns({name: pa.array(columns[name], kind) for name, kind in types.items()})
 
     def row_name(self, row: int) -> str:
-        """What messages call a row: its path, or else its name."""
-        paths = column_values(self, self.path_column, self.num_items)
+        """What messages call a row: the path of its file, or else its name."""
+        paths, sizes = (column_values(self, name, self.num_items) for name in (self.path_column, self.size_column))
         path = None if paths is None else paths[row].as_py()
-        if path:
-            return str(path)
+        is_part = sizes is not None and sizes[row].is_valid
         names = self.names
-        return str(row) if names is None else names.take(np.array([row])).to_texts()[0]
+        if path and not (is_part and names is not None):
+            return str(path)
+        return str(row) if names is None else names.text(row)
 
 
 def _opened(path: str) -> BinaryIO:
@@ -136,7 +137,7 @@ def _opened(path: str) -> BinaryIO:
         file: BinaryIO = system.open(inner, "rb")
         return file
     except (OSError, ImportError) as e:
-        raise BrokenRowError(f"the file cannot be read: {e}", path=path) from e
+        raise MediumError(f"the file cannot be read: {e}", path=path) from e
 
 
 def _part(path: str, offset: int, size: int) -> bytes:
@@ -145,7 +146,7 @@ def _part(path: str, offset: int, size: int) -> bytes:
         file.seek(offset)
         data = file.read(size)
     if len(data) < size:
-        raise BrokenRowError(
+        raise MediumError(
             f"it ends at byte {offset + len(data)}, before the {size} bytes from byte {offset}", path=path
         )
     return data

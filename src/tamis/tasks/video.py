@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tamis.errors import BrokenRowError, MissingExtraError
+from tamis.errors import DataError, MissingExtraError
 from tamis.tasks.media import MediaBatch, column_values
 
 __all__ = ["Clip", "ClipStats", "Video", "VideoMetadata", "VideoTask"]
@@ -210,10 +210,10 @@ class VideoTask(MediaBatch):
         try:
             container = av.open(file)
         except (av.error.FFmpegError, ValueError) as e:
-            raise BrokenRowError(f"the video {self.row_name(row)} cannot be read: {e}") from e
+            raise DataError(f"the video {self.row_name(row)} cannot be read: {e}") from e
         if not container.streams.video:
             container.close()
-            raise BrokenRowError(f"{self.row_name(row)} has no video in it")
+            raise DataError(f"{self.row_name(row)} has no video in it")
         return container
 
 
