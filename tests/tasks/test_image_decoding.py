@@ -199,3 +199,10 @@ def test_bytes_that_do_not_belong_to_the_picture_do_no_harm(decoder: str) -> Non
     scan = data.index(b"\xff\xda")
     for odd in (data + b"more", data[:scan] + bytes(7) + data[scan:]):
         assert np.array_equal(pixels_of(odd), with_pillow(data))
+
+
+def test_bytes_of_a_column_are_decoded_with_libjpeg_turbo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of Arrow's is of signed bytes, which must not be taken for something else than a JPEG."""
+    monkeypatch.setattr(image_decoding, "_with_pillow", None)
+    data = saved(photograph())
+    assert (pixels_of(data) == with_pillow(data)).all()

@@ -104,6 +104,8 @@ def decode(
         needed: Given its size, the least size that is needed: a JPEG may then be decoded at a smaller scale.
         max_pixels: Images with more pixels are refused.
     """
+    if isinstance(data, memoryview) and data.nbytes:
+        data = data.cast("B")  # Arrow's memory is of signed bytes, which are not taken for those of a JPEG
     head = jpeg_head(data)
     if head is None or head.channels not in (1, 3) or head.bits != 8:
         return _with_pillow(data, needed, max_pixels)
@@ -125,14 +127,9 @@ def _with_turbo(turbo: Any, data: Any, head: JpegHead, least: Size) -> Pixels | 
         pixels: Pixels = turbo.decode_jpeg(data, **smaller)
     except ValueError as e:
         message = str(e)
-        if _TOLERATED not in message:
-            if any(words in message for words in _DAMAGED):
-                raise
-            return None
-        try:
-            pixels = turbo.decode_jpeg(data, strict=False, **smaller)
-        except ValueError:  # of what is not part of the picture but in the head, it complains all the same
-            return None
+        if _TOLERATED not in message and any(words in message for words in _DAMAGED):
+            raise
+        return None
     return pixels
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ __all__ = ["PerceptualHash", "check_kind", "hashes_in", "image_hashes"]
 
 Hashes = NDArray[np.uint64]
 
+_SMALL_SIDE: Final = 128
+"""The shorter side, in pixels, of images that are not decoded whole: four times that of the largest thumbnail."""
+
 
 @dataclass
 class PerceptualHash(ProcessingStage[ImageBatch, ImageBatch]):
@@ -31,6 +34,8 @@ class PerceptualHash(ProcessingStage[ImageBatch, ImageBatch]):
     Args:
         kinds: ``"phash"`` (frequencies), ``"dhash"`` (differences of neighbours), ``"ahash"`` (differences from the
             mean), or several of them. An image is decoded once.
+        exact: Whether the bits are those of the whole image. If not, a JPEG is decoded at a smaller scale, with a
+            shorter side of 128 pixels, which is several times faster; a few images differ in a bit or two.
 
     >>> from tamis.tasks import ImageObject
     >>> images = ImageBatch([ImageObject(image_data=np.zeros((8, 8, 3), np.uint8))])
@@ -39,6 +44,7 @@ class PerceptualHash(ProcessingStage[ImageBatch, ImageBatch]):
     """
 
     kinds: Sequence[str] = ("phash",)
+    exact: bool = True
     name: str = "PerceptualHash"
     releases_gil: ClassVar[bool] = True
 
@@ -55,7 +61,7 @@ class PerceptualHash(ProcessingStage[ImageBatch, ImageBatch]):
         return ["data"], list(self.kinds)
 
     def process(self, task: ImageBatch) -> ImageBatch:
-        hashes = image_hashes(task, self.kinds)
+        hashes = image_hashes(task, self.kinds, self.exact)
         return task.with_columns({kind: arrow_array(hashes[kind]) for kind in self.kinds})
 
 
@@ -65,10 +71,10 @@ def check_kind(parameter: str, kind: str) -> None:
         raise PlanError(f"{parameter}={kind!r}: must be one of {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
 
 
-def image_hashes(images: ImageBatch, kinds: Sequence[str]) -> dict[str, Hashes]:
-    """The hashes of all images of a batch, by kind. Each image is decoded once."""
+def image_hashes(images: ImageBatch, kinds: Sequence[str], exact: bool = True) -> dict[str, Hashes]:
+    """The hashes of all images of a batch, by kind. Each image is decoded once, at a smaller scale if not exact."""
     found: dict[str, Hashes] = {kind: np.zeros(images.num_items, np.uint64) for kind in kinds}
-    for row, pixels in enumerate(images.pixels()):
+    for row, pixels in enumerate(images.pixels(min_side=None if exact else _SMALL_SIDE)):
         for kind in kinds:
             found[kind][row] = image_hash(pixels, _known(kind))
     return found

@@ -51,6 +51,8 @@ class PerceptualDeduplication(CompositeStage[TableTask, TableTask]):
         keep: Which image of a group stays: the ``"first"`` by name (path, then position), or the ``"highest:COLUMN"``
             or ``"lowest:COLUMN"``, such as ``"highest:width"``. Ties go to the first.
         hash_field: A column that has the hashes already; the images are not read then.
+        exact: Whether the bits are those of whole images; see
+            :class:`~tamis.stages.image.deduplication.hashes.PerceptualHash`.
         partitions: How many parts hashes and groups are divided into; as many can be worked on at the same time.
         memory_budget: Memory for the tables of this stage on one machine, in bytes or as ``"8GB"``. What does not fit
             is worked on in parts that are kept on disk.
@@ -65,6 +67,7 @@ class PerceptualDeduplication(CompositeStage[TableTask, TableTask]):
     max_distance: int = 4
     keep: str = "first"
     hash_field: str | None = None
+    exact: bool = True
     partitions: int = 16
     memory_budget: int | str = DEFAULT_MEMORY
     name: str = "PerceptualDeduplication"
@@ -87,7 +90,7 @@ class PerceptualDeduplication(CompositeStage[TableTask, TableTask]):
         return self._hashing("").inputs()
 
     def _hashing(self, folder: str) -> HashImages:
-        return HashImages(folder, self.kind, self.hash_field or "", Keep.parse(self.keep), self.partitions)
+        return HashImages(folder, self.kind, self.hash_field or "", self.exact, Keep.parse(self.keep), self.partitions)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         folder, parts = folder_for(self.name), self.partitions

@@ -54,12 +54,14 @@ class HashImages(ScratchStage[TableTask, FileGroup]):
         folder: The folder of the deduplication.
         kind: Which hash.
         hash_field: A column that has the hashes; they are made from the images when it is empty.
+        exact: Whether images are decoded whole.
         keep: Which image of a group stays.
         partitions: How many partitions of hashes there are.
     """
 
     kind: str
     hash_field: str
+    exact: bool
     keep: Keep
     partitions: int
 
@@ -74,7 +76,8 @@ class HashImages(ScratchStage[TableTask, FileGroup]):
         if self.hash_field:
             hashes, rows = hashes_in(task, self.hash_field)
         else:
-            hashes, rows = image_hashes(ImageBatch.of(task), (self.kind,))[self.kind], np.arange(task.num_items)
+            hashes = image_hashes(ImageBatch.of(task), (self.kind,), self.exact)[self.kind]
+            rows = np.arange(task.num_items)
         every = np.zeros(task.num_items, np.uint64)
         every[rows] = hashes
         columns = {"sketch": _as_bytes(every)}
