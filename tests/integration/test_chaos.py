@@ -111,14 +111,11 @@ def torment(start: Start, folder: Path, rng: random.Random, kill_worker: Callabl
         shutil.rmtree(here)
 
 
-@pytest.mark.parametrize("substrate", ["threads", "processes"])
-def test_a_local_run_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path, substrate: str) -> None:
-    torment(Start(source, substrate, {}), tmp_path, random.Random(substrate), kill_child)
-
-
-@pytest.mark.parametrize("kind", ["fuzzy", "semantic"])
-def test_deduplication_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path, kind: str) -> None:
-    torment(Start(source, "threads", {}, (kind,)), tmp_path, random.Random(2), kill_child)
+@pytest.mark.parametrize(("substrate", "deduplication"), [("threads", "all"), ("processes", "exact")])
+def test_a_local_run_ends_the_same_whatever_is_killed(
+    source: Path, tmp_path: Path, substrate: str, deduplication: str
+) -> None:
+    torment(Start(source, substrate, {}, (deduplication,)), tmp_path, random.Random(substrate), kill_child)
 
 
 def test_a_streaming_run_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path, ray_cluster: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,8 @@ def test_everything_on_s3(bucket: str, tmp_path: Path, substrate: str, monkeypat
             Longest(),
             JsonlWriter(output, shard_bytes="64KiB" if substrate == "threads" else None),
         ]
-        executor = LocalExecutor(workers=2, substrate=substrate)  # type: ignore[arg-type]  # one of the literals
+        where: Any = substrate if scratch else "threads"
+        executor = LocalExecutor(workers=2, substrate=where)
         result = Pipeline("p", stages=stages).run(
             executor, run_dir=str(tmp_path / name), scratch=scratch, progress="off"
         )

@@ -535,6 +535,7 @@ def test_set_leaves_the_recipe_itself_alone() -> None:
         ("run.workers=-1", "--set run.workers=-1: run: workers: must not be negative"),
         ("words=3", "the parameter is missing. Write words.parameter=value"),
         ("words.score_feild=n", "--set words.score_feild=n: ScoreFilter has no parameter 'score_feild'"),
+        ("words.min_words=9", "ScoreFilter has no parameter 'min_words'. Did you mean 'filter_obj.min_words'?"),
         (
             "words.filter_obj.min_words=x",
             "--set words.filter_obj.min_words=x: WordCountFilter.min_words: expected a whole",

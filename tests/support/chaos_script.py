@@ -1,4 +1,4 @@
-"""A run with fan-out, a branch and a shuffle, to be killed: INPUT OUTPUT RUN_DIR EXECUTOR [fuzzy|semantic]."""
+"""A run with fan-out, a branch and a shuffle, to be killed: INPUT OUTPUT RUN_DIR EXECUTOR [all]."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from tamis.stages.text.embedders import HashedEmbeddingStage
 
 DEDUPLICATIONS: dict[str, list[Any]] = {
     "exact": [ExactDeduplication()],
-    "fuzzy": [FuzzyDeduplication(char_ngrams=6, num_bands=10, verify=0.8)],
-    "semantic": [
+    "all": [
+        ExactDeduplication(),
+        FuzzyDeduplication(char_ngrams=6, num_bands=10, verify=0.8),
         HashedEmbeddingStage(dim=64),
         SemanticDeduplication(n_clusters=6, eps=0.01, partitions=3, refine_rounds=1),
         DropColumns(["embeddings"]),

@@ -597,7 +597,7 @@ RUNS: dict[str, Callable[[pa.Array], Any]] = {
 
 
 def main(name: str) -> None:
-    run, every = RUNS[name], 3 if name.startswith("json") else 1
+    run, every = RUNS[name], 3 if name.startswith(("json", "byte_pairs", "word_pieces")) else 1
     for texts in list(texts_for(random.Random(name)))[::every]:
         native.Kernel.__call__ = PLAIN_CALL
         expected = run(column_of(texts, 1000))

@@ -8,18 +8,19 @@ objects of the type that a parameter asks for are made: no other class is called
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import enum
 import inspect
 import os
 import types
 import typing
-from collections.abc import Callable
-from dataclasses import is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from tamis.errors import RecipeError, TamisError, did_you_mean
 from tamis.pipeline.catalogue import find, is_builtin, is_name
-from tamis.pipeline.parameters import REQUIRED, parameters_of, takes_any_parameter
+from tamis.pipeline.parameters import REQUIRED, Parameter, parameters_of, takes_any_parameter
 from tamis.pipeline.recipe_nodes import Node
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.function_decorators import FunctionStage
@@ -105,7 +106,8 @@ def build_fields(cls: type, node: Node, name: str = "") -> Any:
             values[key] = build_value(item, Any, f"{name}.{key}")
         else:
             takes = f"It takes: {', '.join(known)}" if known else "It takes none"
-            raise item.error(f"{name} has no parameter {key!r}.{did_you_mean(str(key), known)}\n  {takes}")
+            likely = _in_a_value(str(key), given, known) or did_you_mean(str(key), known)
+            raise item.error(f"{name} has no parameter {key!r}.{likely}\n  {takes}")
     missing = [p.name for p in known.values() if p.default is REQUIRED and p.name not in given]
     if missing:
         raise node.error(f"{name} needs {' and '.join(missing)}")
@@ -113,6 +115,16 @@ def build_fields(cls: type, node: Node, name: str = "") -> Any:
         return cls(**values)
     except (TamisError, OSError, ValueError, TypeError) as e:
         raise node.error(f"{name}: {e}") from e
+
+
+def _in_a_value(key: str, given: Mapping[Any, Node], known: Mapping[str, Parameter]) -> str:
+    """A hint if an object among the values has such a parameter, as the filter of a stage."""
+    for name in known.keys() & given.keys():
+        with contextlib.suppress(RecipeError):
+            value = build_value(given[name], known[name].type, name)
+            if is_dataclass(value) and any(f.name == key for f in fields(value)):
+                return f" Did you mean {f'{name}.{key}'!r}?"
+    return ""
 
 
 def build_value(node: Node, hint: Any, what: str) -> Any:
