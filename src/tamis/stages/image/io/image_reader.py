@@ -1,0 +1,128 @@
+"""Read images from wherever they are: the stage of NeMo Curator's name, and a reader that looks at what there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from tamis.errors import DataError, PlanError
+from tamis.stages.base import CompositeStage, ProcessingStage
+from tamis.stages.image.io.image_files import ImageFiles, ImageFolderReader
+from tamis.stages.image.io.samples import IMAGE_ENDINGS
+from tamis.stages.image.io.struct_column import UnpackImages
+from tamis.stages.image.io.web_dataset import TarPartsStage, WebDatasetReader, WebDatasetReaderStage
+from tamis.stages.io.listing import Listing
+from tamis.stages.io.parquet import ParquetReader
+from tamis.stages.io.partitioning import FilePartitioningStage
+from tamis.stages.io.paths import absolute, compression_of, with_compressions
+from tamis.tasks import FileGroup, ImageBatch
+
+__all__ = ["ImageReader", "ImageReaderStage"]
+
+
+@dataclass
+class ImageReaderStage(CompositeStage[FileGroup, ImageBatch]):
+    """Read images from tars, given the tars by a ``FilePartitioningStage`` before it, or by ``file_paths``.
+
+    It is :class:`~tamis.stages.image.io.web_dataset.WebDatasetReader` with the arguments of NeMo Curator. Images stay
+    encoded until a stage asks for pixels.
+
+    Args:
+        dali_batch_size: How many images a batch has at most, unless ``task_batch_size`` says so.
+        verbose: For scripts written for NeMo Curator; not used: progress is shown for the whole run.
+        num_threads: The same; stages that decode have a thread for each core that they ask for.
+        num_gpus_per_worker: The same; reading needs no GPU.
+        task_batch_size: How many images a batch has at most.
+        file_paths: What to read, if no stage before it lists the tars.
+        image_ids: As for :class:`WebDatasetReader`: ``"key"`` or ``"number"``.
+        on_error: ``"raise"`` stops at what cannot be read, ``"quarantine"`` sets it aside and goes on.
+        storage_options: For the fsspec file system.
+
+    >>> [stage.name for stage in ImageReaderStage(task_batch_size=64, file_paths="shards").decompose()]
+    ['FilePartitioningStage', 'image_reader (parts)', 'image_reader']
+    """
+
+    dali_batch_size: int = 100
+    verbose: bool = True
+    num_threads: int = 8
+    num_gpus_per_worker: float = 0.25
+    task_batch_size: int | None = None
+    file_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None
+    image_ids: str = "key"
+    on_error: str = "raise"
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    name: str = "image_reader"
+
+    releases_gil: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.decompose()
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        reading = WebDatasetReaderStage(
+            self.task_batch_size if self.task_batch_size is not None else self.dali_batch_size,
+            image_ids=self.image_ids,
+            on_error=self.on_error,
+            storage_options=self.storage_options,
+        )
+        stages: list[ProcessingStage[Any, Any]] = [
+            TarPartsStage(storage_options=self.storage_options).with_(name=f"{self.name} (parts)"),
+            reading.with_(name=self.name),
+        ]
+        if self.file_paths is None:
+            return stages
+        listing = FilePartitioningStage(self.file_paths, file_extensions=[".tar"], storage_options=self.storage_options)
+        return [listing, *stages]
+
+
+@dataclass
+class ImageReader(ImageFiles):
+    """Read images from tars in the layout of WebDataset, from Parquet files, or from files of their own.
+
+    The first file decides which of these it is. To say so yourself, and for more settings, use
+    :class:`WebDatasetReader`, :class:`ImageFolderReader`, or ``ParquetReader`` and :class:`UnpackImages`.
+
+    The other arguments are those of every :class:`~tamis.stages.image.io.image_files.ImageFiles`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from pathlib import Path
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.PNG").write_bytes(b"...")
+    ...     [type(stage).__name__ for stage in ImageReader(folder).decompose()]
+    ['FilePartitioningStage', 'ImageFolderReaderStage']
+    """
+
+    extensions: ClassVar[tuple[str, ...]] = (".tar", ".parquet", *IMAGE_ENDINGS)
+
+    def decompose(self) -> list[ProcessingStage[Any, Any]]:
+        kind = self._kind()
+        settings: dict[str, Any] = {
+            "file_paths": self.file_paths,
+            "files_per_partition": self.files_per_partition,
+            "blocksize": self.blocksize,
+            "storage_options": self.storage_options,
+            "on_error": self.on_error,
+            "max_row_bytes": self.max_row_bytes,
+        }
+        if kind == ".parquet":
+            reader = ParquetReader(**settings, file_extensions=[kind]).with_(name=self.name)
+            return [*reader.unfold(), UnpackImages(fields=self.fields)]
+        settings |= {"batch_images": self.batch_images, "fields": self.fields}
+        if kind == ".tar":
+            return WebDatasetReader(**settings).with_(name=self.name).decompose()
+        endings = self.file_extensions or list(IMAGE_ENDINGS)
+        return ImageFolderReader(**settings, file_extensions=endings).with_(name=self.name).decompose()
+
+    def _kind(self) -> str:
+        """The ending of the first file, without that of its compression."""
+        given = [self.file_paths] if isinstance(self.file_paths, str | os.PathLike) else self.file_paths
+        endings = with_compressions(self.file_extensions or self.extensions)
+        listing = Listing(tuple(absolute(path) for path in given), endings, self.storage_options)
+        try:
+            first = next(listing.files()).path
+        except DataError as e:
+            raise PlanError(f"{self.name}: {e}") from e
+        plain = os.path.splitext(first)[0] if compression_of(first) is not None else first
+        return os.path.splitext(plain)[1].lower()
