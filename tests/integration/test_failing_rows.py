@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,33 @@ def test_the_first_batch_may_fail_as_a_whole_if_the_stage_works_later(tmp_path: 
     assert result.stage("refuses").quarantined == 10
     (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
     assert (aside.error, aside.rows, aside.place) == ("ValueError", 10, "000000")
+
+
+class Singles(ProcessingStage[DocumentBatch, DocumentBatch]):
+    """Makes a batch of each row."""
+
+    name = "singles"
+
+    def process(self, task: DocumentBatch) -> Iterator[DocumentBatch]:
+        yield from task.split(task.num_items)
+
+
+@pytest.mark.parametrize("substrate", ["inline", "threads", "processes"])
+def test_one_of_several_batches_of_a_task_may_fail_as_a_whole(tmp_path: Path, substrate: Any) -> None:
+    executor = LocalExecutor(0 if substrate == "inline" else 2, substrate)
+    result = run(tmp_path / "run", Singles(), Refuses(3, 14), executor=executor)
+    assert numbers(result) == [n for n in range(40) if n not in (3, 14)]
+    assert (result.summary.rows_set_aside, result.summary.tasks_set_aside) == (2, 0)
+    assert sorted((each.kind, each.message) for each in result.failures) == [
+        ("row", "14 is refused"),
+        ("row", "3 is refused"),
+    ]
+
+
+def test_if_all_batches_of_all_tasks_fail_the_stage_is_at_fault(tmp_path: Path) -> None:
+    with pytest.raises(StageError, match=r"stage 'refuses', task 0000\d\d, tried 3 times: ValueError"):
+        run(tmp_path / "run", Singles(), Refuses(*range(1000)), batches=10)
+    assert not list(tmp_path.glob("run/quarantine/*"))
 
 
 def test_a_stage_that_always_raises_ends_the_run_at_once(tmp_path: Path) -> None:

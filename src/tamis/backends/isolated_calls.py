@@ -29,11 +29,14 @@ class IsolatedCalls:
         stage: The stage, set up.
         names: Its name in the plan; those of its members where several stages run as one.
         tasks: What it is given.
+        all_may_fail: Whether the stage may fail on all of it: where the batch is one of several that were made of a
+            task, that does not say that the stage is at fault.
     """
 
     stage: Stage
     names: Sequence[str]
     tasks: list[Task[Any]]
+    all_may_fail: bool = False
 
     def __post_init__(self) -> None:
         self._items = Items(self.tasks)
@@ -52,7 +55,7 @@ class IsolatedCalls:
             try:
                 return iter(self._made(self.tasks))
             except Exception as raised:
-                if len(self._items) < 2 or not is_of_items(raised):
+                if len(self._items) < (1 if self.all_may_fail else 2) or not is_of_items(raised):
                     raise
                 error = raised
         search = ItemSearch(len(self._items))
@@ -62,7 +65,7 @@ class IsolatedCalls:
         else:
             self._try_elsewhere(search, fresh, worker)
         self._leave_out(search, error)
-        return iter(self._made(self.tasks))
+        return iter(self._made(self.tasks) if self.tasks else [])
 
     async def awaited(self, calls: AsyncCalls) -> AwaitedResults:
         """The same for an ``async`` stage."""
@@ -89,9 +92,10 @@ class IsolatedCalls:
             trials.close()
 
     def _leave_out(self, search: ItemSearch, error: BaseException | None) -> None:
-        """Go on without the items that fail. If all do, or too many, the error of the whole batch is raised."""
+        """Go on without the items that fail. If all do and may not, or too many, the error of the batch is raised."""
         kept = [n for n in range(len(self._items)) if n not in search.failed]
-        if search.is_hopeless or not kept or (not search.failed and error is not None):
+        too_many = search.is_hopeless or not (kept or self.all_may_fail)
+        if too_many or (not search.failed and error is not None):
             unknown = Failure(self.names[0], "the worker died, but not with any item alone", died=True)
             raise error or AllItemsFailedError(next(iter(search.failed.values()), unknown))
         self.failed = [FailedItem(self._items.select([n])[0], problem) for n, problem in search.failed.items()]

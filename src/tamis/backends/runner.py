@@ -62,6 +62,8 @@ class GroupRunner:
         self._at = spec.entry
         self._calls = AsyncCalls(spec) if spec.is_async else None
         self._isolation: Isolation | None = None
+        self._worked: set[int] = set()  # vertices that did not fail on all they were given of a task
+        self._failed: dict[int, Failure] = {}  # those that failed on all of a batch
         self._no_rows: set[int] = set()  # vertices that make files or other things of their rows
 
     @property
@@ -105,6 +107,7 @@ class GroupRunner:
     ) -> Outcome:
         self._outcome, self._records = Outcome(), TaskRecords(self._places)
         self._outgoing.begin()
+        self._worked, self._failed = set(), {}
         forget_bytes()
         try:
             if not self._stages.are_ready:
@@ -112,6 +115,8 @@ class GroupRunner:
                 began = time.perf_counter()  # setup runs once per worker and says nothing about the next task
             self._at = self._spec.entry
             self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made, failed)
+            if at_fault := self._failed.keys() - self._worked:
+                raise AllItemsFailedError(self._failed[min(at_fault)])
             published, self._outcome.drops = self._records.write(self._spec.entry, tasks[0].task_id)
             self._outcome.published += [replace(item, needs_sync=not self._places.staging) for item in published]
             if self._places.workers_sync:
@@ -217,9 +222,13 @@ class GroupRunner:
         tasks = [self._named(task) for task in tasks]
         began = time.perf_counter()
         if self._isolation is not None and made is None:
-            isolated = IsolatedCalls(stage, self._names(vertex), tasks)
+            isolated = IsolatedCalls(stage, self._names(vertex), tasks, all_may_fail=vertex != self._spec.entry)
             results = isolated.results(self._fresh_if_it_kills(vertex), self._worker)
             tasks, failed = isolated.tasks, isolated.failed
+            if tasks:
+                self._worked.add(vertex)
+            elif failed:
+                self._failed.setdefault(vertex, failed[0].failure)
         else:
             results = self._results(stage, tasks, made)
         account = RowAccount(tasks, stage.makes_rows)
