@@ -1,8 +1,8 @@
 """Reads rows back from their source by their names: ``read_rows("data/a.jsonl", [0, 120])``.
 
 Drops, quarantine and samples name rows and do not keep them. This module finds such rows again: the line that starts at
-a byte of JSON lines, CSV or text, plain or compressed, the row of some number of a Parquet or CSV file, and the image
-at a byte of a tar archive.
+a byte of JSON lines, CSV or text, plain or compressed, the row of some number of a Parquet, Arrow or CSV file, and the
+image at a byte of a tar archive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tamis.tasks import FileSlice
 
 __all__ = ["KINDS", "ReadLimits", "RowFormat", "SourceRow", "format_of", "read_rows"]
 
-Kind = Literal["jsonl", "parquet", "csv", "text", "tar", "image"]
+Kind = Literal["jsonl", "parquet", "arrow", "csv", "text", "tar", "image"]
 
 KINDS: Final[dict[str, Kind]] = {
     ".jsonl": "jsonl",
@@ -34,6 +34,8 @@ KINDS: Final[dict[str, Kind]] = {
     ".json": "jsonl",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "text",
@@ -211,6 +213,8 @@ def _read(
 ) -> _Found:
     if row_format.kind == "parquet":
         return _parquet_rows(source, positions, columns, limits, storage_options)
+    if row_format.kind == "arrow":
+        return _arrow_rows(source, positions, columns, limits, storage_options)
     if row_format.kind == "tar":
         return _tar_rows(source, positions, limits, storage_options)
     if row_format.kind == "image":
@@ -407,6 +411,36 @@ def _parquet_rows(
                 first += metadata.num_rows
         except pa.ArrowException as error:
             raise DataError(f"not a Parquet file that can be read: {error}", path=source) from error
+
+
+def _arrow_rows(
+    source: str,
+    positions: list[int],
+    columns: Sequence[str] | None,
+    limits: ReadLimits,
+    storage_options: dict[str, Any],
+) -> _Found:
+    """Rows by their number: read from the start up to the last one."""
+    import pyarrow as pa
+
+    from tamis.stages.io.arrow import opened_arrow
+
+    first = passed = 0
+    with opened_arrow(source, storage_options) as (_, batches):
+        try:
+            for batch in batches:
+                for position in positions:
+                    if first <= position < first + batch.num_rows:
+                        yield position, _chosen(pa.table(batch.slice(position - first, 1)), columns)
+                first += batch.num_rows
+                passed += batch.nbytes
+                if first > positions[-1]:
+                    return
+                if passed > limits.scan_bytes:
+                    yield from ((position, _too_far(limits)) for position in positions if position >= first)
+                    return
+        except pa.ArrowException as error:
+            raise DataError(f"not an Arrow file that can be read: {error}", path=source) from error
 
 
 def _tar_rows(source: str, positions: list[int], limits: ReadLimits, storage_options: dict[str, Any]) -> _Found:

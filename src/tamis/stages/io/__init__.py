@@ -1,4 +1,4 @@
-"""Reading and writing: any fsspec path, JSON lines, Parquet, CSV and text.
+"""Reading and writing: any fsspec path, JSON lines, Parquet, CSV and text; reading Arrow files.
 
 Each name loads the module it is from when it is first used.
 """
@@ -11,6 +11,8 @@ from tamis.lazy import load_when_used
 
 if TYPE_CHECKING:
     from tamis.sizes import byte_size as byte_size
+    from tamis.stages.io.arrow import ArrowReader as ArrowReader
+    from tamis.stages.io.arrow import ArrowReaderStage as ArrowReaderStage
     from tamis.stages.io.csv import CsvReader as CsvReader
     from tamis.stages.io.csv import CsvReaderStage as CsvReaderStage
     from tamis.stages.io.jsonl import JsonlReader as JsonlReader
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tamis.stages.io.writers import WriterStage as WriterStage
 
 _MODULES = {
+    "arrow": "ArrowReader ArrowReaderStage",
     "csv": "CsvReader CsvReaderStage",
     "jsonl": "JsonlReader JsonlReaderStage",
     "parquet": "ParquetReader ParquetReaderStage",

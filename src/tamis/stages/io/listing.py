@@ -34,6 +34,7 @@ _READERS = {
     ".ndjson": "JsonlReader",
     ".json": "JsonlReader",
     ".parquet": "ParquetReader",
+    ".arrow": "ArrowReader",
     ".csv": "CsvReader",
     ".tsv": "CsvReader",
     ".txt": "TextReader",

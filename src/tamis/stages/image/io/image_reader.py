@@ -13,10 +13,12 @@ from tamis.stages.image.io.image_files import ImageFiles, ImageFolderReader
 from tamis.stages.image.io.samples import IMAGE_ENDINGS
 from tamis.stages.image.io.struct_column import UnpackImages
 from tamis.stages.image.io.web_dataset import TarPartsStage, WebDatasetReader, WebDatasetReaderStage
+from tamis.stages.io.arrow import ArrowReader
 from tamis.stages.io.listing import Listing
 from tamis.stages.io.parquet import ParquetReader
 from tamis.stages.io.partitioning import FilePartitioningStage
 from tamis.stages.io.paths import absolute, compression_of, with_compressions
+from tamis.stages.io.readers import Reader
 from tamis.tasks import FileGroup, ImageBatch
 
 __all__ = ["ImageReader", "ImageReaderStage"]
@@ -77,12 +79,16 @@ class ImageReaderStage(CompositeStage[FileGroup, ImageBatch]):
         return [listing, *stages]
 
 
+_TABLES: dict[str, type[Reader]] = {".parquet": ParquetReader, ".arrow": ArrowReader}
+
+
 @dataclass
 class ImageReader(ImageFiles):
-    """Read images from tars in the layout of WebDataset, from Parquet files, or from files of their own.
+    """Read images from tars in the layout of WebDataset, from Parquet and Arrow files, or from files of their own.
 
     The first file decides which of these it is. To say so yourself, and for more settings, use
-    :class:`WebDatasetReader`, :class:`ImageFolderReader`, or ``ParquetReader`` and :class:`UnpackImages`.
+    :class:`WebDatasetReader`, :class:`ImageFolderReader`, or ``ParquetReader`` (``ArrowReader``) and
+    :class:`UnpackImages`.
 
     The other arguments are those of every :class:`~tamis.stages.image.io.image_files.ImageFiles`.
 
@@ -94,7 +100,7 @@ class ImageReader(ImageFiles):
     ['FilePartitioningStage', 'ImageFolderReaderStage']
     """
 
-    extensions: ClassVar[tuple[str, ...]] = (".tar", ".parquet", *IMAGE_ENDINGS)
+    extensions: ClassVar[tuple[str, ...]] = (".tar", *_TABLES, *IMAGE_ENDINGS)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         kind = self._kind()
@@ -106,8 +112,8 @@ class ImageReader(ImageFiles):
             "on_error": self.on_error,
             "max_row_bytes": self.max_row_bytes,
         }
-        if kind == ".parquet":
-            reader = ParquetReader(**settings, file_extensions=[kind]).with_(name=self.name)
+        if kind in _TABLES:
+            reader = _TABLES[kind](**settings, file_extensions=[kind]).with_(name=self.name)
             return [*reader.unfold(), UnpackImages(fields=self.fields)]
         settings |= {"batch_images": self.batch_images, "fields": self.fields}
         if kind == ".tar":
