@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+import tamis.compat.images
 import tamis.stages.base
 import tamis.stages.function_decorators
 import tamis.tasks
@@ -89,7 +90,7 @@ def refused(statement: str) -> str:
         ("from nemo_curator.tasks.file_group import FileGroupTask as X", tamis.tasks.FileGroup),
         ("from nemo_curator.tasks import EmptyTask as X", tamis.tasks.EmptyTask),
         ("from nemo_curator.tasks import ImageObject as X", tamis.tasks.ImageObject),
-        ("from nemo_curator.tasks.image import ImageBatch as X", tamis.tasks.ImageBatch),
+        ("from nemo_curator.tasks.image import ImageBatch as X", tamis.compat.images.ImageBatch),
         ("from nemo_curator.tasks.video import VideoTask as X", tamis.tasks.VideoTask),
         ("from nemo_curator.tasks.audio_task import AudioTask as X", tamis.tasks.AudioTask),
         ("from nemo_curator.tasks import _EmptyTask as X", tamis.tasks.EmptyTask),
@@ -158,7 +159,7 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.stages.text.filters import Tee", ["from tamis.stages.flow import Tee"]),
         ("from nemo_curator.tasks import Nonsense", ["nemo_curator.tasks has AudioBatch, ", "tamis stages"]),
         ("import nemo_curator.nonsense.more", ["nemo_curator.nonsense is not in tamis"]),
-        ("from nemo_curator.tasks.interleaved import InterleavedBatch", ["interleaved", "tamis.tasks.ImageBatch"]),
+        ("from nemo_curator.tasks.interleaved import InterleavedBatch", ["interleaved", "tamis.tasks.VideoTask"]),
         ("from nemo_curator.stages.video.io.video_reader import VideoReader", ["nemo_curator.stages.video", "video"]),
         (
             "from nemo_curator.stages.text.download import CommonCrawlDownloadExtractStage",

@@ -19,16 +19,31 @@ from tamis.plan import Plan
 from tamis.stages.base import ProcessingStage
 from tamis.stages.flow import Dropped, Route
 from tamis.stages.function_decorators import processing_stage
+from tamis.stages.image.filters import (
+    ImageAestheticFilterStage,
+    ImageNSFWFilterStage,
+    ImageTextSimilarityFilter,
+)
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader
-from tamis.stages.mixing import Blend, ReadSources
+from tamis.stages.mixing import Blend, ReadSources, Resample, ScoreBuckets, ScoreEnsemble
+from tamis.stages.text.classifiers import (
+    ContentTypeClassifier,
+    DistributedDataClassifier,
+    DomainClassifier,
+    InstructionDataGuardClassifier,
+    MultilingualDomainClassifier,
+    QualityClassifier,
+)
 from tamis.stages.text.columns import AddId, DropColumns
 from tamis.stages.text.decontamination import Benchmark, Decontaminate
 from tamis.stages.text.filters import DocumentFilter, Filter, Score, ScoreFilter, UrlsFilter, WordCountFilter
 from tamis.stages.text.filters.base import SHARE, ThresholdFilter
 from tamis.stages.text.language import AddLanguage
+from tamis.stages.text.models.tokenizer import TokenizerStage
 from tamis.stages.text.modifiers import CleanLines, Modify, PiiRedactor, RefinedWebLineCleaner, UrlRemover
 from tamis.stages.text.segments import DocumentSplitter
 from tamis.stages.text.tokenization import TokenCount, Tokenize
+from tamis.stages.text.trained_classifier import TrainedClassifier
 from tamis.tasks import DocumentBatch
 
 Stage = ProcessingStage[Any, Any]
@@ -126,6 +141,20 @@ REPLACES_WORDS: list[Stage] = [
     DocumentSplitter("\n", segment_id_field="words"),
     CleanLines(RefinedWebLineCleaner(), removed_words_field="words"),
     Blend({"en": 1}, by="lang", repeat_field="words"),
+    Resample("lang", {"en": 2}, repeat_field="words"),
+    ScoreBuckets("n", bucket_field="words"),
+    ScoreEnsemble(["n"], score_field="words"),
+    TokenizerStage("model", tokens_field="words"),
+    TrainedClassifier("model", score_field="words"),
+    ContentTypeClassifier(score_field="words"),
+    DistributedDataClassifier(model_identifier="model", score_field="words"),
+    DomainClassifier(score_field="words"),
+    InstructionDataGuardClassifier(score_field="words"),
+    MultilingualDomainClassifier(score_field="words"),
+    QualityClassifier(score_field="words"),
+    ImageAestheticFilterStage("model", embedding_field="n", score_field="words"),
+    ImageNSFWFilterStage("model", embedding_field="n", score_field="words"),
+    ImageTextSimilarityFilter("model", text_field="text", embedding_field="n", score_field="words"),
 ]
 
 
@@ -249,4 +278,4 @@ def test_every_limit_of_every_filter_is_checked(cls: type[ThresholdFilter], name
 
 def test_ratios_that_may_exceed_one_are_known() -> None:
     open_ended = {cls.__name__ for cls, name in limits() if name.endswith("_ratio") and cls.score_range != SHARE}
-    assert open_ended == {"NewlinesToWordsFilter", "TokenizerFertilityFilter"}
+    assert open_ended == {"AspectRatioFilter", "NewlinesToWordsFilter", "TokenizerFertilityFilter"}

@@ -17,7 +17,7 @@ from tamis.tasks.row_trace import parents_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DocumentBatch", "asked_by_tamis"]
+__all__ = ["DocumentBatch"]
 
 _FRAME, _SNAPSHOT, _AS_ARROW = "_frame", "_snapshot", "_as_arrow"
 

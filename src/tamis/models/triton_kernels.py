@@ -8,8 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+
+from tamis.errors import MissingExtraError
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError as e:  # PyTorch for CPUs comes without it
+    raise MissingExtraError("kernels for NVIDIA GPUs", package="triton") from e
 
 __all__ = ["add_norm", "check", "row_means"]
 

@@ -67,7 +67,9 @@ _AREAS: Final = (
 )
 
 _BASES: Final = (ProcessingStage, SourceStage, CompositeStage)
-_BASE_CLASSES: Final = re.compile(r"Document\w*|ImageFilter")
+_BASE_CLASSES: Final = re.compile(
+    r"Document(Filter|Modifier|Downloader|Iterator|Extractor)|ImageFilter|BaseFilterStage"
+)
 _INNER_STAGES: Final = re.compile(r"\w*ReaderStage|WriterStage|MergeShards")
 _IMPORT_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HARMLESS_BUILTINS: Final = re.compile(r"builtins:(str|bytes|int|float|bool|len)(\.[^\W\d]\w*)?")
@@ -211,12 +213,12 @@ def _offered_names(module: Any) -> Iterator[str]:
 
 def _is_offered(thing: Any) -> bool:
     """Whether it is a class that can be used as it is, not a base class."""
-    if not inspect.isclass(thing):
+    if not inspect.isclass(thing) or inspect.isabstract(thing) or _BASE_CLASSES.fullmatch(thing.__name__):
         return False
     if issubclass(thing, ProcessingStage):
         work = ("process", "process_batch", "splits", "decompose")
         return any(name in base.__dict__ for base in thing.__mro__ if base not in _BASES for name in work)
-    return not inspect.isabstract(thing) and not _BASE_CLASSES.fullmatch(thing.__name__)
+    return True
 
 
 def _imported(name: str) -> Any:

@@ -38,7 +38,7 @@ class _FilterStage(OperationStage):
         return ["data"], self.adds_columns()
 
     def adds_columns(self) -> list[str]:
-        return list(dict.fromkeys(column for step in self._steps for column in step.adds))
+        return [column for step in self._steps for column in step.adds]
 
     def setup_on_node(self, node_info: NodeInfo | None = None, worker_metadata: WorkerMetadata | None = None) -> None:
         self._call_hooks("model_check_or_download")
