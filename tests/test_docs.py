@@ -108,3 +108,8 @@ def test_the_index_leads_to_every_page() -> None:
     index = ROOT / "docs" / "index.md"
     linked = {m["target"] for m in LINK.finditer(index.read_text(encoding="utf-8"))}
     assert {p.name for p in (ROOT / "docs").glob("*.md")} - linked - {index.name} == set()
+
+
+def test_the_table_of_benchmarks_has_all_of_them() -> None:
+    table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in (ROOT / "benchmarks").glob("*.py") if path.name not in table] == []
