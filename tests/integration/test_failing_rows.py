@@ -19,6 +19,7 @@ from tamis import DocumentBatch, LocalExecutor, Pipeline, ProcessingStage
 from tamis.errors import FailureBudgetError, PlanError, RunInterrupted, StageError
 from tamis.runs.directory import RunDirectory
 from tamis.runs.result import RunResult
+from tamis.stages.flow import Route
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import FileGroup
 
@@ -173,6 +174,20 @@ def test_one_of_several_batches_of_a_task_may_fail_as_a_whole(tmp_path: Path, su
         ("row", "14 is refused"),
         ("row", "3 is refused"),
     ]
+
+
+@pytest.mark.parametrize("refused", [1, 150])
+def test_what_fails_in_one_branch_does_not_hold_up_the_others(tmp_path: Path, refused: int) -> None:
+    rows = [{"n": n, "lang": "de" if n < refused else "en"} for n in range(1000)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    branches = {"de": [Refuses(*range(refused)), JsonlWriter(str(tmp_path / "de"))]}
+    route = Route("lang", branches, otherwise=[JsonlWriter(str(tmp_path / "en"))])
+    pipeline = Pipeline("p", stages=[JsonlReader(str(tmp_path / "in.jsonl")), route])
+    result = pipeline.run(LocalExecutor(1), run_dir=tmp_path / "run", progress="off", failure_budget=None)
+    assert sorted(n for p in (tmp_path / "en").glob("*.jsonl") for n in read_numbers(p)) == list(range(refused, 1000))
+    assert (result.summary.rows_set_aside, result.summary.tasks_set_aside) == (refused, 0)
+    assert result.failures[0].message == "0 is refused"
+    assert ("not tried alone, as 1" in result.failures[-1].message) == (refused > 100)
 
 
 def test_if_all_batches_of_all_tasks_fail_the_stage_is_at_fault(tmp_path: Path) -> None:

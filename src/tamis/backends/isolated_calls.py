@@ -92,13 +92,18 @@ class IsolatedCalls:
             trials.close()
 
     def _leave_out(self, search: ItemSearch, error: BaseException | None) -> None:
-        """Go on without the items that fail. If all do and may not, or too many, the error of the batch is raised."""
-        kept = [n for n in range(len(self._items)) if n not in search.failed]
-        too_many = search.is_hopeless or not (kept or self.all_may_fail)
-        if too_many or (not search.failed and error is not None):
+        """Go on without the items that fail: without any if too many do. Where all may not, that is raised."""
+        failed = dict(search.failed)
+        if search.is_hopeless:
+            first = next(iter(failed.values()))
+            words = f"not tried alone, as {len(failed)} others of its batch had failed, the first with {first.error}"
+            untried = replace(first, error=words)
+            failed = {n: failed.get(n, untried) for n in range(len(self._items))}
+        kept = [n for n in range(len(self._items)) if n not in failed]
+        if not (kept or self.all_may_fail) or (not failed and error is not None):
             unknown = Failure(self.names[0], "the worker died, but not with any item alone", died=True)
-            raise error or AllItemsFailedError(next(iter(search.failed.values()), unknown))
-        self.failed = [FailedItem(self._items.select([n])[0], problem) for n, problem in search.failed.items()]
+            raise error or AllItemsFailedError(next(iter(failed.values()), unknown))
+        self.failed = [FailedItem(self._items.select([n])[0], problem) for n, problem in failed.items()]
         self.tasks = self._items.select(kept)
 
     def _made(self, tasks: list[Task[Any]]) -> list[Made]:

@@ -62,8 +62,8 @@ class GroupRunner:
         self._at = spec.entry
         self._calls = AsyncCalls(spec) if spec.is_async else None
         self._isolation: Isolation | None = None
-        self._worked: set[int] = set()  # vertices that did not fail on all they were given of a task
-        self._failed: dict[int, Failure] = {}  # those that failed on all of a batch
+        self._worked: set[int] = set()  # vertices that did not fail on all that they were given of the task
+        self._failed: dict[int, Failure] = {}  # those that failed on all of a batch, and how
         self._no_rows: set[int] = set()  # vertices that make files or other things of their rows
 
     @property
@@ -115,7 +115,8 @@ class GroupRunner:
                 began = time.perf_counter()  # setup runs once per worker and says nothing about the next task
             self._at = self._spec.entry
             self._feed(self._spec.entry, tasks, sum(t.nbytes for t in tasks), made, failed)
-            if at_fault := self._failed.keys() - self._worked:
+            at_fault = self._failed.keys() - self._worked
+            if at_fault and not (self._outcome.outputs or self._outcome.published):
                 raise AllItemsFailedError(self._failed[min(at_fault)])
             published, self._outcome.drops = self._records.write(self._spec.entry, tasks[0].task_id)
             self._outcome.published += [replace(item, needs_sync=not self._places.staging) for item in published]
