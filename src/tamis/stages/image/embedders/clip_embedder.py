@@ -21,7 +21,7 @@ from tamis.models.model import Model
 from tamis.stages.base import CompositeStage, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.column_values import read_column
 from tamis.stages.image.model_folder import model_in
-from tamis.stages.image.present import failing_rows_alone, rows_with_image
+from tamis.stages.image.present import rows_with_image
 from tamis.stages.resources import Resources
 from tamis.tasks import ImageBatch
 
@@ -266,9 +266,7 @@ class _ImageInference(ProcessingStage[ImageBatch, ImageBatch]):
 
     def _infer(self, images: Any) -> dict[str, Any]:
         if self._decoder is not None:
-            with failing_rows_alone():
-                pixels = self._decoder(images)
-            return {self.stage.embedding_field: self._encoder.of_pixels(pixels)}
+            return {self.stage.embedding_field: self._encoder.of_pixels(self._decoder(images))}
         return {self.stage.embedding_field: self._encoder(images)}
 
     def _rows(self, tasks: list[ImageBatch]) -> Rows:
@@ -326,6 +324,5 @@ def _decode(
     else:
         twice = None if is_exact else 2 * max(side, preprocessing.width, preprocessing.shorter_side or 0)
         images = map(preprocessing.fitted, present.pixels(min_side=twice, threads=threads))
-    with failing_rows_alone():
-        for row, pixels in zip(rows.tolist(), images, strict=True):
-            into[row] = pixels
+    for row, pixels in zip(rows.tolist(), images, strict=True):
+        into[row] = pixels

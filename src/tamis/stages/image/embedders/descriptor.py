@@ -10,7 +10,7 @@ import numpy as np
 from tamis.kernels.image_descriptor import DESCRIPTOR_DIM, DESCRIPTOR_SIDE, describe
 from tamis.kernels.resize import resize
 from tamis.stages.base import ProcessingStage
-from tamis.stages.image.present import failing_rows_alone, rows_with_image
+from tamis.stages.image.present import rows_with_image
 from tamis.stages.vectors import vector_column
 from tamis.tasks import ImageBatch
 
@@ -61,7 +61,5 @@ class ImageDescriptorStage(ProcessingStage[ImageBatch, ImageBatch]):
         if present.any():
             side = DESCRIPTOR_SIDE
             small = task.select(np.flatnonzero(present)).pixels(min_side=2 * side)
-            with failing_rows_alone():
-                squares = np.stack([resize(pixels, side, side, "box") for pixels in small])
-            vectors[present] = describe(squares)
+            vectors[present] = describe(np.stack([resize(pixels, side, side, "box") for pixels in small]))
         return task.with_column(self.embedding_field, vector_column(vectors, missing=~present))
