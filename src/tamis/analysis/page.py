@@ -9,7 +9,8 @@ from typing import Final
 import tamis
 from tamis.analysis.examples import Example, neighbours
 from tamis.analysis.page_parts import bar_table, some_names
-from tamis.analysis.result import PERCENTILES, Analysis
+from tamis.analysis.result import Analysis
+from tamis.analysis.scores import NO_BOUNDS, PERCENTILES, scores_part
 from tamis.analysis.tables import bins_of, measures_of, small_sample_note
 from tamis.kernels.scripts import SCRIPT_NAMES
 from tamis.runs import figures
@@ -20,7 +21,6 @@ from tamis.runs.pages.charts import Scale, histogram
 from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, WORDS
 
-_NO_BOUNDS: Final = (None, None)
 _EXCERPT: Final = 260
 
 
@@ -132,7 +132,7 @@ def _lengths(analysis: Analysis) -> str:
         rows.append(f'<tr><td class="name">{name}</td>{cell(shown_score(float(f"{mean:.4g}")))}{percentiles}</tr>')
     table = html_table(["Per document", "Mean", *(f"{p}%" for p in PERCENTILES)], rows)
     charts = "".join(
-        f"<div><h3>{name}</h3>{_chart(analysis, name, _NO_BOUNDS, _NO_BOUNDS)}</div>" for name in (WORDS, BYTES)
+        f"<div><h3>{name}</h3>{_chart(analysis, name, NO_BOUNDS, NO_BOUNDS)}</div>" for name in (WORDS, BYTES)
     )
     return f'<h2>Lengths<small>percentiles</small></h2>{table}<div class="pair">{charts}</div>'
 
@@ -177,25 +177,12 @@ def _columns(analysis: Analysis) -> str:
 
 
 def _filters(analysis: Analysis) -> str:
-    proposed = {proposal.filter.name: proposal.filter for proposal in analysis.together}
-    parts = [
-        "<h2>Scores<small>bars: the root of the number of documents; red: dropped by default; line: default threshold; "
-        "dashed: proposed with the others</small></h2>"
-    ]
-    for one in analysis.filters:
-        other = proposed.get(one.name)
-        heads = "".join(f'<th scope="col">{p}%</th>' for p in PERCENTILES)
-        values = "".join(cell(shown_score(analysis.percentile(one.name, p))) for p in PERCENTILES)
-        facts = f"default: {shown_bounds(one.bounds())}, keeps {figures.percent(analysis.kept_share(one.name))}"
-        if other is not None:
-            facts += f"; proposed: {shown_bounds(other.bounds())}"
-        parts.append(
-            f'<h3 id="{escaped(one.name)}">{escaped(one.name)} <small class="soft">{escaped(facts)}</small></h3>'
-            f"{_chart(analysis, one.name, one.bounds(), other.bounds() if other else _NO_BOUNDS)}"
-            f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody><tr>{values}</tr></tbody></table></div>'
-            f"{_examples(analysis, one, other)}"
-        )
-    return "".join(parts)
+    return scores_part(
+        analysis,
+        "documents",
+        lambda one, proposed: _chart(analysis, one.name, one.bounds(), proposed),
+        lambda one, other: _examples(analysis, one, other),
+    )
 
 
 def _examples(analysis: Analysis, one: ThresholdFilter, proposed: ThresholdFilter | None) -> str:

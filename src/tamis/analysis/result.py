@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tamis.analysis.inputs import Coverage
+from tamis.analysis.scores import figures_of_filters
 from tamis.analysis.thresholds import Proposal, kept_by
 from tamis.stages.text.filters.measured import MeasuredFilter
 from tamis.stages.text.statistics import TextSummary
-
-PERCENTILES: Final = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,6 @@ class Analysis:
     def to_dict(self) -> dict[str, Any]:
         """The main figures, for programs."""
         distinct = self.summary.distinct()
-        proposed = {proposal.filter.name: proposal.filter.bounds() for proposal in self.together}
         names = ("documents", "read", "null", "empty", "bytes", "characters", "words", "lines")
         return {
             "paths": list(self.paths),
@@ -133,20 +131,7 @@ class Analysis:
             "duplicate_share_error": distinct.share_error,
             "languages": dict(self.shares("language")),
             "scripts": dict(self.shares("script")),
-            "keep_rate": self.keep_rate,
-            "kept_by_defaults": self.kept_share_of_all(),
-            "kept_by_proposal": self.proposed_share(),
-            "filters": {
-                one.name: {
-                    "default": one.bounds(),
-                    "kept": self.kept_share(one.name),
-                    "dropped_alone": self.dropped_alone_share(one.name),
-                    "percentiles": {str(p): self.percentile(one.name, p) for p in PERCENTILES},
-                    "proposed_alone": self.alone[one.name].filter.bounds() if one.name in self.alone else None,
-                    "proposed_together": proposed.get(one.name),
-                }
-                for one in self.filters
-            },
+            **figures_of_filters(self),
             "output": self.output,
             "seconds": self.seconds,
         }

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import functools
+from typing import Final
 
 import polars as pl
 
-from tamis.analysis.result import PERCENTILES, Analysis
-from tamis.printable import printable
+from tamis.analysis.result import Analysis
+from tamis.analysis.scores import score_rows, table_of, verdict
 from tamis.runs import figures
-from tamis.runs.figures import shown_bounds, shown_score
-from tamis.runs.terminal import rendered
-from tamis.stages.text.filters.base import ThresholdFilter
+from tamis.runs.figures import shown_score
 from tamis.stages.text.statistics.measures import BYTES, LENGTHS, bin_edges, is_share
 
 _NOTABLE_LOSS: Final = 0.01
-
-_SCHEMA: dict[str, Any] = {
-    "measure": pl.String,
-    "kind": pl.String,
-    "percentile": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "documents": pl.Int64,
-    "share": pl.Float64,
-}
 
 
 def measures_of(analysis: Analysis) -> dict[str, bool]:
@@ -41,51 +30,14 @@ def bins_of(analysis: Analysis, measure: str) -> pl.DataFrame:
 
 
 def score_table(analysis: Analysis) -> pl.DataFrame:
-    """All distributions in one table, a row for each figure.
-
-    ``kind`` says what a row is: a ``percentile`` (``low`` is the value), a ``bin`` (values from ``low`` up to but not
-    ``high``, and how many ``documents`` are in it) or a threshold (scores from ``low`` to ``high`` are kept, which is a
-    ``share`` of the documents): ``default``, ``proposed alone`` or ``proposed together``.
-    """
-    rows: list[dict[str, Any]] = []
-    for measure in measures_of(analysis):
-        rows += (
-            {"measure": measure, "kind": "percentile", "percentile": p, "low": analysis.percentile(measure, p)}
-            for p in PERCENTILES
-        )
-        rows += ({"measure": measure, "kind": "bin", **row} for row in bins_of(analysis, measure).iter_rows(named=True))
-    thresholds: list[tuple[str, ThresholdFilter, float]] = [
-        ("default", one, analysis.kept_share(one.name)) for one in analysis.filters
-    ]
-    thresholds += [("proposed alone", p.filter, p.kept) for p in analysis.alone.values()]
-    thresholds += [("proposed together", p.filter, p.kept) for p in analysis.together]
-    for kind, one, share in thresholds:
-        low, high = one.bounds()
-        rows.append({"measure": one.name, "kind": kind, "low": low, "high": high, "share": share})
-    return pl.DataFrame(rows, schema=_SCHEMA)
+    """All distributions in one table; see :func:`~tamis.analysis.scores.score_rows`."""
+    bins = functools.partial(bins_of, analysis)
+    return score_rows(analysis, "documents", measures_of(analysis), lambda name: bins(name).iter_rows(named=True))
 
 
 def terminal_table(analysis: Analysis, *, width: int = 100, color: bool = False) -> str:
     """The main figures as a table for terminals."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    table.add_column("filter", overflow="fold", min_width=12)
-    for name in ("median", "default", "drops", "alone", "proposed"):
-        table.add_column(name, justify="left" if name in ("default", "proposed") else "right", no_wrap=True)
-    proposed = {proposal.filter.name: proposal.filter.bounds() for proposal in analysis.together}
-    for one in analysis.filters:
-        name = one.name
-        table.add_row(
-            Text(name),
-            shown_score(analysis.percentile(name, 50)),
-            shown_bounds(one.bounds()),
-            figures.percent(1 - analysis.kept_share(name)),
-            figures.percent(analysis.dropped_alone_share(name)),
-            shown_bounds(proposed[name]) if name in proposed else "",
-        )
-    return rendered(*(Text(printable(line)) for line in headline(analysis)), Text(), table, width=width, color=color)
+    return table_of(analysis, headline(analysis), width=width, color=color)
 
 
 def headline(analysis: Analysis) -> list[str]:
@@ -112,11 +64,7 @@ def headline(analysis: Analysis) -> list[str]:
 
 def closing_line(analysis: Analysis) -> str:
     """The shares that the thresholds keep, in a sentence or two."""
-    text = (
-        f"The default thresholds together keep {figures.percent(analysis.kept_share_of_all())}, the proposed ones "
-        f"{figures.percent(analysis.proposed_share())} ({figures.percent(analysis.keep_rate)} was requested)."
-    )
-    return f"{text} {small_sample_note(analysis)}".rstrip()
+    return f"{verdict(analysis)} {small_sample_note(analysis)}".rstrip()
 
 
 def small_sample_note(analysis: Analysis) -> str:

@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _images(arguments: argparse.Namespace) -> int:
     """The same for images."""
     from tamis.analysis.images import analyze_images
-    from tamis.analysis.images.tables import image_closing_line, image_terminal_table
+    from tamis.analysis.images.tables import image_terminal_table
+    from tamis.analysis.scores import verdict
 
     analysis = analyze_images(
         arguments.input,
@@ -69,7 +70,7 @@ def _images(arguments: argparse.Namespace) -> int:
         print_json(analysis.to_dict())
     elif not arguments.quiet:
         table = image_terminal_table(analysis, width=terminal_width(), color=sys.stdout.isatty())
-        _show(table, image_closing_line(analysis), arguments.output)
+        _show(table, verdict(analysis), arguments.output)
     return 0
 
 

@@ -14,7 +14,7 @@ from tamis.analysis.images.duplicates import NEAR_BITS
 from tamis.analysis.images.pictures import Pictures
 from tamis.analysis.images.result import SIZES, DuplicateGroups, ImageAnalysis
 from tamis.analysis.page_parts import bar_table, some_names
-from tamis.analysis.result import PERCENTILES
+from tamis.analysis.scores import PERCENTILES, scores_part
 from tamis.runs import figures
 from tamis.runs.figures import shown_bounds, shown_score
 from tamis.runs.histograms import Bin
@@ -27,7 +27,6 @@ from tamis.tasks.scored import Bounds
 
 __all__ = ["image_page"]
 
-_NO_BOUNDS: Final = (None, None)
 _EXTREMES: Final = 6
 _GROUPS: Final = 8
 _EACH_GROUP: Final = 6
@@ -189,25 +188,12 @@ def _captions(analysis: ImageAnalysis) -> str:
 
 
 def _filters(analysis: ImageAnalysis, pictures: Pictures) -> str:
-    proposed = {proposal.filter.name: proposal.filter for proposal in analysis.together}
-    parts = [
-        "<h2>Scores<small>bars: the root of the number of images; red: dropped by default; line: default threshold; "
-        "dashed: proposed with the others</small></h2>"
-    ]
-    for one in analysis.filters:
-        other = proposed.get(one.name)
-        heads = "".join(f'<th scope="col">{p}%</th>' for p in PERCENTILES)
-        values = "".join(cell(shown_score(analysis.percentile(one.name, p))) for p in PERCENTILES)
-        facts = f"default: {shown_bounds(one.bounds())}, keeps {figures.percent(analysis.kept_share(one.name))}"
-        if other is not None:
-            facts += f"; proposed: {shown_bounds(other.bounds())}"
-        parts.append(
-            f'<h3 id="{escaped(one.name)}">{escaped(one.name)} <small class="soft">{escaped(facts)}</small></h3>'
-            f"{_chart(analysis, one, other.bounds() if other else _NO_BOUNDS)}"
-            f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody><tr>{values}</tr></tbody></table></div>'
-            f"{_extremes(analysis, one, pictures)}"
-        )
-    return "".join(parts)
+    return scores_part(
+        analysis,
+        "images",
+        lambda one, proposed: _chart(analysis, one, proposed),
+        lambda one, other: _extremes(analysis, one, pictures),
+    )
 
 
 def _extremes(analysis: ImageAnalysis, one: ImageFilter, pictures: Pictures) -> str:

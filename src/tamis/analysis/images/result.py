@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tamis.analysis.result import PERCENTILES
+from tamis.analysis.scores import PERCENTILES, figures_of_filters
 from tamis.analysis.thresholds import Proposal, Scores, kept_by
 from tamis.stages.image.filters import ImageFilter
 
@@ -133,7 +133,6 @@ class ImageAnalysis:
 
     def to_dict(self) -> dict[str, Any]:
         """The main figures, for programs."""
-        proposed = {proposal.filter.name: proposal.filter.bounds() for proposal in self.together}
         return {
             "paths": list(self.paths),
             "fraction": self.fraction,
@@ -147,20 +146,7 @@ class ImageAnalysis:
             "near_duplicates": self.near.removed,
             "with_caption": int(self.table["caption_characters"].fill_null(0).gt(0).sum()),
             "sizes": {name: {str(p): self.percentile(name, p) for p in PERCENTILES} for name in SIZES},
-            "keep_rate": self.keep_rate,
-            "kept_by_defaults": self.kept_share_of_all(),
-            "kept_by_proposal": self.proposed_share(),
-            "filters": {
-                one.name: {
-                    "default": one.bounds(),
-                    "kept": self.kept_share(one.name),
-                    "dropped_alone": self.dropped_alone_share(one.name),
-                    "percentiles": {str(p): self.percentile(one.name, p) for p in PERCENTILES},
-                    "proposed_alone": self.alone[one.name].filter.bounds() if one.name in self.alone else None,
-                    "proposed_together": proposed.get(one.name),
-                }
-                for one in self.filters
-            },
+            **figures_of_filters(self),
             "output": self.output,
             "seconds": self.seconds,
         }
