@@ -98,7 +98,7 @@ def timed(way: str, device: str, work: Callable[[], NDArray[np.float32]]) -> Mea
 
 def encode(folder: str, texts: list[str], device: str, dtype: torch.dtype, sizes: list[int]) -> Iterator[Measured]:
     model = SentenceTransformer(folder, device=device, model_kwargs={"dtype": dtype})
-    model.encode(texts[:32])
+    model.encode(texts[: 32 if device == "cpu" else max(sizes)], batch_size=max(sizes))
 
     def run(size: int) -> NDArray[np.float32]:
         return model.encode(texts, batch_size=size, convert_to_tensor=True).float().cpu().numpy()
@@ -108,7 +108,7 @@ def encode(folder: str, texts: list[str], device: str, dtype: torch.dtype, sizes
 
 
 def embed(
-    folder: str, texts: list[str], device: str, dtype: str, *, compiled: bool, workers: int = 1
+    folder: str, texts: list[str], device: str, dtype: str, *, compiled: bool, workers: list[int]
 ) -> Iterator[Measured]:
     stage = EmbeddingCreatorStage(folder, dtype=dtype, compile=compiled)
     tokenizer, inference = stage.unfold()
@@ -132,13 +132,13 @@ def embed(
         yield timed(way, device, lambda: np.concatenate(vectors(compute([tokenizer.process(c) for c in chunks]))))
         return
 
-    stages = [inference, *(copy.copy(inference) for _ in range(1, workers))]
+    stages = [inference, *(copy.copy(inference) for _ in range(1, max(workers)))]
     for stage in stages[1:]:
         stage.setup()
 
-    def overlapped() -> NDArray[np.float32]:
+    def overlapped(stages: list[Any], chunks: list[DocumentBatch] = chunks) -> NDArray[np.float32]:
         lock, made = threading.Lock(), {}
-        with ThreadPoolExecutor(os.cpu_count()) as pool, ThreadPoolExecutor(workers) as cards:
+        with ThreadPoolExecutor(os.cpu_count()) as pool, ThreadPoolExecutor(len(stages)) as cards:
             waiting = collections.deque((at, pool.submit(tokenizer.process, each)) for at, each in enumerate(chunks))
 
             def work(stage: Any) -> None:
@@ -153,9 +153,11 @@ def embed(
             list(cards.map(work, stages))
         return np.concatenate(vectors([made[at] for at in range(len(chunks))]))
 
-    overlapped()
+    overlapped(stages, chunks[: 4 * len(stages)])
     suffix = ", compiled" if compiled else ""
-    yield timed(f"tamis{suffix}", device, overlapped)
+    for count in workers:
+        way = f"tamis{suffix}" if count == 1 else f"tamis{suffix}, {count} workers"
+        yield timed(way, device, lambda count=count: overlapped(stages[:count]))
     tokens = [tokenizer.process(chunk) for chunk in chunks]
     yield timed(f"tamis{suffix}, tokens given", device, lambda: np.concatenate(vectors(compute(tokens))))
 
@@ -211,7 +213,7 @@ def main() -> None:
     parser.add_argument("--text", required=True, help="a Parquet file with a column 'text'")
     parser.add_argument("--passages", type=int, default=400)
     parser.add_argument("--encode-passages", type=int, help="how many of them encode gets; all when not given")
-    parser.add_argument("--workers", type=int, default=1, help="that share the GPU")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="how many share the GPU; each is measured")
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], help="on a CPU")
     parser.add_argument("--batch-sizes", type=int, nargs="+", help="of encode")
