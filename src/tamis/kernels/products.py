@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import MissingExtraError
 from tamis.kernels.unit_vectors import product_error
 
 __all__ = ["CpuProducts", "Products", "TorchProducts", "products_on"]
@@ -282,7 +281,7 @@ def _nearest_kernel(device: Any) -> Any:
         return None
     try:
         from tamis.kernels.gpu import nearest
-    except MissingExtraError:
+    except ImportError:
         return None
     return nearest.nearest_halves if nearest.works() else None
 
