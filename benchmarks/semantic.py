@@ -1,7 +1,6 @@
-"""Semantic deduplication: time, memory and recall, beside scikit-learn and faiss; k-means on a GPU.
+"""Semantic deduplication: time, memory and recall, beside scikit-learn and faiss.
 
     python benchmarks/semantic.py [--rows 1000000] [--memory 2GiB] [--peer-python PYTHON]
-    python benchmarks/semantic.py --gpu [--rows 2000000]
 
 Vectors of 384 numbers around 2,000 topics of 40 fields, spread over a few directions of their own as embeddings are;
 one in ten is a paraphrase of another (a cosine of about 0.995), one in twenty an exact copy.
@@ -13,9 +12,6 @@ as tamis begins with, the root of the number of rows. Recall is counted on rows 
 with all rows before them: which share of those with a similar one was removed. ``PYTHON`` has scikit-learn and faiss:
 
     python3.11 -m venv peers && peers/bin/pip install numpy scikit-learn faiss-cpu
-
-With ``--gpu``: one iteration of k-means on the first GPU (any device of torch with ``--device``), against the product
-of the same matrices alone. It needs NumPy and torch, no Ray and no pyarrow.
 """
 
 from __future__ import annotations
@@ -175,68 +171,13 @@ def compare(arguments: argparse.Namespace) -> None:
     print(f"\nbudget {arguments.memory}: tamis took {(ours.memory - idle.memory) / 2**20:,.0f} MiB beside its start-up")
 
 
-def gpu(arguments: argparse.Namespace) -> None:
-    import torch
-
-    from tamis.kernels.centroids import Centroids
-    from tamis.kernels.kmeans import ClusterSums
-    from tamis.kernels.products import products_on
-
-    device, clusters = arguments.device, arguments.clusters
-    products = products_on(device)
-    rng = np.random.default_rng(1)
-    vectors = rng.normal(size=(arguments.rows, DIMENSIONS)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1)[:, None]
-    vectors += vectors[rng.integers(0, 200, arguments.rows)]
-    vectors /= np.linalg.norm(vectors, axis=1)[:, None]
-    held = products.hold(vectors)
-    centres = vectors[rng.choice(arguments.rows, clusters, replace=False)]
-    placed = Centroids(centres, device)
-    target = products.hold(centres)
-    synchronize = torch.cuda.synchronize if "cuda" in device else (lambda: None)
-
-    def timed(work: object) -> float:
-        times = []
-        for _ in range(arguments.times + 1):
-            synchronize()
-            began = time.perf_counter()
-            work()  # type: ignore[operator]  # a function
-            synchronize()
-            times.append(time.perf_counter() - began)
-        return sorted(times[1:])[len(times[1:]) // 2]
-
-    def bound() -> None:
-        for start in range(0, arguments.rows, 2**17):
-            products.multiply(held[start : start + 2**17], target)
-
-    def iteration() -> None:
-        homes = placed.nearest(vectors, held)
-        sums = ClusterSums(clusters, DIMENSIONS)
-        sums.add(vectors, homes, products, held)
-        sums.means()
-
-    product, whole = timed(bound), timed(iteration)
-    assigned = timed(lambda: placed.nearest(vectors, held))
-    print(f"{arguments.rows:,} x {DIMENSIONS}, {clusters:,} clusters on {device}, single precision")
-    print(f"product alone {product * 1e3:9.1f} ms")
-    print(f"assignment    {assigned * 1e3:9.1f} ms  {assigned / product:5.2f} x")
-    print(f"iteration     {whole * 1e3:9.1f} ms  {whole / product:5.2f} x  (aim: 2)")
-    some = slice(0, min(arguments.rows, 50_000))
-    same = np.array_equal(placed.nearest(vectors[some]), Centroids(centres).nearest(vectors[some]))
-    print(f"the same clusters as on CPUs: {same}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--eps", type=float, default=0.02)
     parser.add_argument("--memory", default="2GiB")
     parser.add_argument("--peer-python")
     parser.add_argument("--folder", help="where the data are made; the system's temporary directory by default")
-    parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--clusters", type=int, default=1000)
-    parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--worker", nargs="*", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker == ["idle"]:
@@ -246,11 +187,7 @@ def main() -> None:
     elif arguments.worker:
         source, target, eps, memory, borders = arguments.worker[1:]
         dedup(source, target, float(eps), memory, borders == "1")
-    elif arguments.gpu:
-        arguments.rows = arguments.rows or 2_000_000
-        gpu(arguments)
     else:
-        arguments.rows = arguments.rows or 1_000_000
         compare(arguments)
 
 

@@ -161,7 +161,7 @@ class KMeans:
         return min(found, key=lambda one: one.inertia)
 
     def _once(self, vectors: Vectors, device: str, start: int) -> Fitted:
-        largest = 2.0 ** np.ceil(np.log2(max(float(np.abs(vectors).max()), 1e-30)))
+        largest = 2.0 ** np.ceil(np.log2(max(float(vectors.max()), -float(vectors.min()), 1e-30)))
         data = _Data(vectors, device, largest)
         centroids = self._first(data, start)
         iterations = 0

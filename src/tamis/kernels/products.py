@@ -23,6 +23,9 @@ Places = NDArray[np.int64]
 _SUMMED_AT_ONCE: Final = 2**17
 """Rows that a GPU sums at once."""
 
+_IN_ONE_PASS: Final = 2**18
+"""Rows whose nearest centres a GPU finds at once where their products are not kept."""
+
 
 class Products(Protocol):
     """Where matrices are multiplied."""
@@ -154,7 +157,8 @@ class TorchProducts:
         import torch
 
         self._torch, self._device = torch, torch.device(device)
-        self._bits = (16, 32, 64) if self._multiplies_halves() else (32, 64)
+        self._kernel = _nearest_kernel(self._device)
+        self._bits = (16, 32, 64) if self.finds_in_one_pass or self._multiplies_halves() else (32, 64)
         # Products of 19 bits, which some cards compute by themselves, would break the bound on the error.
         torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -163,6 +167,11 @@ class TorchProducts:
         if not matrix.flags.writeable:
             matrix = matrix.copy()  # torch cannot say that a tensor must not be written to
         return self._torch.from_numpy(matrix).to(self._device)
+
+    @property
+    def finds_in_one_pass(self) -> bool:
+        """Whether there is a kernel that finds nearest centres without keeping products."""
+        return self._kernel is not None
 
     def multiply(self, left: Any, right: Any, less: Any = None) -> Any:
         if less is None:
@@ -192,30 +201,41 @@ class TorchProducts:
         torch = self._torch
         homes = torch.empty(len(matrix), dtype=torch.int64, device=self._device)
         rows = torch.arange(len(matrix), device=self._device)
+        less = torch.from_numpy(halves).to(self._device)
         asked: Any = matrix
         for bits in self._bits:
             error = _score_error(bits, centres.shape[1], longest, halves)
             if not np.isfinite(error):
                 continue
             unclear = []
-            for start, stop in _steps(len(rows), self.rows_at_once):
-                scores = self._scores(asked[start:stop], centres, halves, bits)
-                top, places = scores.max(dim=1)
+            in_one_pass = bits == 16 and self.finds_in_one_pass
+            for start, stop in _steps(len(rows), _IN_ONE_PASS if in_one_pass else self.rows_at_once):
+                find = self._in_one_pass if in_one_pass else self._by_products
+                places, several = find(asked[start:stop], centres, less, bits, error)
                 homes[rows[start:stop]] = places
-                unclear.append((scores >= (top - error)[:, None]).sum(dim=1) > 1)
+                unclear.append(several)
             rows = rows[torch.cat(unclear)] if unclear else rows
             asked = matrix[rows]
         rows_found, cells_found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for start, stop in _steps(len(rows), self.rows_at_once):
-            scores = self._scores(asked[start:stop], centres, halves, 64)
+            scores = self._scores(asked[start:stop], centres, less, 64)
             found, cells = (scores >= (scores.max(dim=1).values - error)[:, None]).nonzero(as_tuple=True)
             rows_found.append(rows[start:stop][found].cpu().numpy())
             cells_found.append(cells.cpu().numpy())
-        return homes.cpu().numpy(), np.concatenate(rows_found), np.concatenate(cells_found)
+        return self._on_host(homes), np.concatenate(rows_found), np.concatenate(cells_found)
 
-    def _scores(self, rows: Any, centres: Any, halves: NDArray[np.float64], bits: int) -> Any:
+    def _in_one_pass(self, rows: Any, centres: Any, less: Any, bits: int, error: float) -> tuple[Any, Any]:
+        """The centre with the largest score for each row, and whether others may have it as well."""
+        found: tuple[Any, Any] = self._kernel(rows.half(), centres.half(), less.float(), error)
+        return found
+
+    def _by_products(self, rows: Any, centres: Any, less: Any, bits: int, error: float) -> tuple[Any, Any]:
+        scores = self._scores(rows, centres, less, bits)
+        top, places = scores.max(dim=1)
+        return places, (scores >= (top - error)[:, None]).sum(dim=1) > 1
+
+    def _scores(self, rows: Any, centres: Any, less: Any, bits: int) -> Any:
         torch = self._torch
-        less = torch.from_numpy(halves).to(self._device)
         if bits == 16:
             left, right = rows.half(), centres.half().T
             made = torch.mm(left, right, out_dtype=torch.float32) if left.is_cuda else left.float() @ right.float()
@@ -223,6 +243,11 @@ class TorchProducts:
         if bits == 32:
             return torch.addmm(less.float(), rows, centres.T, beta=-1)
         return torch.addmm(less, rows.double(), centres.double().T, beta=-1)
+
+    def _on_host(self, found: Any) -> Any:
+        """A tensor as an array: through memory that a GPU writes to by itself."""
+        held = self._torch.empty(found.shape, dtype=found.dtype, pin_memory=found.is_cuda)
+        return held.copy_(found).numpy()
 
     def _multiplies_halves(self) -> bool:
         """Whether products of 16-bit numbers can be had with 32 bits."""
@@ -248,6 +273,17 @@ class TorchProducts:
             sums.index_add_(0, held[rows], whole)  # whole numbers: the order of the additions does not count
         found: Places = sums.cpu().numpy()
         return found
+
+
+def _nearest_kernel(device: Any) -> Any:
+    """The function that finds nearest centres in one pass, where there is one."""
+    if device.type != "cuda":
+        return None
+    try:
+        from tamis.kernels.gpu import nearest
+    except ImportError:
+        return None
+    return nearest.nearest_halves if nearest.works() else None
 
 
 def _steps(count: int, step: int) -> Iterator[tuple[int, int]]:

@@ -20,7 +20,9 @@ def test_it_measures_the_pipeline_and_its_parts(
     monkeypatch.setenv("IMAGES_GPU_LOG", "")
     import images_gpu
 
-    arguments = argparse.Namespace(workers=1, gpus=0.25, batch=4, quick=True, tiny=True, out=None)
+    arguments = argparse.Namespace(
+        distinct=8, workers=1, gpus=0.25, batch=4, ways="scaled,exact", quick=True, tiny=True, out=None
+    )
     found = images_gpu.report(arguments, 8)
     sys.modules.pop("images_gpu")
     assert found["cosine_exact"] > 0.9999
