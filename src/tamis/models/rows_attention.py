@@ -7,8 +7,11 @@ run of equally long rows on a CPU (rows are sorted by length, so there are few r
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -88,10 +91,18 @@ def attend(
         before = -1 if window is None else window - 1
         asked["window_size"] = (before, 0 if is_causal else before)
     if query.shape[1] != key.shape[1]:
-        asked["enable_gqa"] = True
+        if "enable_gqa" in _parameters(varlen_attn):
+            asked["enable_gqa"] = True
+        else:  # before PyTorch 2.12
+            key, value = (each.repeat_interleave(query.shape[1] // each.shape[1], dim=1) for each in (key, value))
     made: Any = varlen_attn(query, key, value, offsets, offsets, longest, longest, **asked)
     found: torch.Tensor = made
     return found
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def _on_cpu(
