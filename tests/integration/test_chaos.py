@@ -75,12 +75,6 @@ def kill_child(process: subprocess.Popen[str]) -> None:
         random.choice(workers).kill()
 
 
-def kill_actor(process: subprocess.Popen[str]) -> None:
-    actors = [p for p in psutil.process_iter(["cmdline"]) if "RayWorker" in " ".join(p.info["cmdline"] or [])]
-    if actors:
-        random.choice(actors).kill()
-
-
 def torment(start: Start, folder: Path, rng: random.Random, kill_worker: Callable[[Any], None]) -> None:
     """Run to the end once in peace, then several times with kills, and compare."""
     began = time.monotonic()
@@ -120,6 +114,11 @@ def test_a_local_run_ends_the_same_whatever_is_killed(
 
 def test_a_streaming_run_ends_the_same_whatever_is_killed(source: Path, tmp_path: Path, ray_cluster: Any) -> None:
     import ray
+    from ray_faults import worker_processes
+
+    def kill_actor(process: subprocess.Popen[str]) -> None:
+        if actors := worker_processes():
+            random.choice(actors).kill()
 
     address = ray.get_runtime_context().gcs_address
     torment(Start(source, "streaming", {"RAY_ADDRESS": address}), tmp_path, random.Random(1), kill_actor)

@@ -20,7 +20,7 @@ pytest.importorskip("ray")
 
 import ray
 from parity_pipelines import halves
-from ray_faults import Faulty, Grow, wait_for, workers_left
+from ray_faults import Faulty, Grow, wait_for, worker_processes
 
 from tamis.backends.ray_actor_pool import RayActorPoolExecutor
 from tamis.backends.streaming import StreamingExecutor
@@ -42,7 +42,7 @@ MIB = 2**20
 def _the_cluster_is_left_as_it_was() -> Iterator[None]:
     yield
     assert ray.is_initialized()
-    wait_for(lambda: not workers_left(), "a worker outlived its run", 20)
+    wait_for(lambda: not worker_processes(), "a worker outlived its run")
 
 
 def batches(count: int) -> list[Any]:
@@ -190,7 +190,7 @@ def test_what_stages_print_is_kept(tmp_path: Path) -> None:
 
     run(tmp_path, [chatty], batches(1))
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
-    wait_for(lambda: any("a stage says hello" in p.read_text() for p in logs.glob("worker-*.out")), "it is lost", 20)
+    wait_for(lambda: any("a stage says hello" in p.read_text() for p in logs.glob("worker-*.out")), "it is lost")
     assert sum(p.read_text().count("a stage says hello") for p in logs.glob("worker-*.out")) == 1
 
 

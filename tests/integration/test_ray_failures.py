@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("ray")
 
 from parity_pipelines import Builder, KeepEven, Result, halves, run_on, write_input
-from ray_faults import VICTIM, FailsToSetUp, Faulty, Grow, wait_for, workers_left
+from ray_faults import VICTIM, FailsToSetUp, Faulty, Grow, wait_for, worker_processes
 
 from tamis.backends.local import LocalExecutor
 from tamis.backends.streaming import StreamingExecutor
@@ -34,7 +34,7 @@ Stage = ProcessingStage[Any, Any]
 @pytest.fixture(autouse=True)
 def _no_worker_is_left() -> Iterator[None]:
     yield
-    wait_for(lambda: not workers_left(), "a worker outlived its run", 20)
+    wait_for(lambda: not worker_processes(), "a worker outlived its run")
 
 
 @pytest.fixture(scope="module")

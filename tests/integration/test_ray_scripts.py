@@ -100,7 +100,7 @@ def test_a_script_runs_with_what_lies_beside_it_and_ends_its_cluster(tmp_path: P
     assert "a stage says hello" in out + errors
     for noise in ("Started a local Ray instance", "raylet", "gcs", "WARNING", "INFO"):
         assert noise not in out + errors
-    wait_for(lambda: not script.left(), f"left behind: {script.left()}", 20)
+    wait_for(lambda: not script.left(), f"left behind: {script.left()}")
 
 
 def test_the_first_ctrl_c_finishes_what_is_in_flight(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_the_first_ctrl_c_finishes_what_is_in_flight(tmp_path: Path) -> None:
     assert script.state() == "interrupted"
     assert 0 < len(script.finished()) == script.begun() < 400
     assert all(text.endswith("}\n") for text in script.finished())
-    wait_for(lambda: not script.left(), f"left behind: {script.left()}", 20)
+    wait_for(lambda: not script.left(), f"left behind: {script.left()}")
 
 
 def test_the_second_ctrl_c_stops_at_once_and_leaves_no_process(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_second_ctrl_c_stops_at_once_and_leaves_no_process(tmp_path: Path) -
     script.process.communicate(timeout=50)  # less than a task takes
     assert script.state() == "interrupted"
     assert script.finished() == []
-    wait_for(lambda: not script.left(), f"left behind: {script.left()}", 20)
+    wait_for(lambda: not script.left(), f"left behind: {script.left()}")
 
 
 def test_nothing_outlives_a_driver_that_is_killed(tmp_path: Path) -> None:
@@ -135,5 +135,5 @@ def test_nothing_outlives_a_driver_that_is_killed(tmp_path: Path) -> None:
     os.kill(script.process.pid, signal.SIGKILL)
     script.process.wait()
     # Ray's agents try to tell the cluster for a minute before they believe that it is gone: they are not waited for.
-    wait_for(lambda: all("Agent" in name for name in script.left()), "the run outlived its driver", 30)
+    wait_for(lambda: all("Agent" in name for name in script.left()), "the run outlived its driver")
     assert not [name for name in script.left() if "Agent" not in name]

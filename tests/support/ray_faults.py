@@ -56,14 +56,13 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 200.0) ->
         time.sleep(0.05)
 
 
-def workers_left() -> list[str]:
-    """Our workers among the processes that this one started."""
+def worker_processes() -> list[psutil.Process]:
+    """Our workers among the processes that this one started, never those of other clusters on this machine."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            command = " ".join(process.cmdline())
-            if "RayWorker" in command:
-                found.append(command)
+            if "RayWorker" in " ".join(process.cmdline()):
+                found.append(process)
     return found
 
 
