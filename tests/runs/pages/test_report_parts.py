@@ -68,6 +68,18 @@ def test_what_limits_a_run_is_found(tmp_path: Path) -> None:
     assert (found.stage, found.share, found.busy) == ("read", 0.9, 0.75)
 
 
+def test_the_stages_that_one_is_made_of_count_for_it_in_what_limits_a_run() -> None:
+    from tamis.runs.stats import StageStats
+
+    inner = [
+        StageStats("unique (hash)", internal=True, seconds=25),
+        StageStats("unique (join)", internal=True, seconds=25),
+    ]
+    found = find_bottleneck([StageStats("words", seconds=40), *inner, StageStats("unique", seconds=10)])
+    assert found is not None
+    assert (found.stage, found.share) == ("unique", 0.6)
+
+
 def test_a_large_file_is_read_in_places(tmp_path: Path) -> None:
     names = [f"stage {number}" for number in range(40)]
     write_metrics(tmp_path, names, seconds=2000)

@@ -88,19 +88,22 @@ def find_bottleneck(stages: Sequence[StageStats], samples: Sequence[Sample] = ()
     total = sum(stage.seconds for stage in stages)
     if total < 0.1:
         return None
-    slowest = max(stages, key=lambda stage: stage.seconds)
-    share = slowest.seconds / total
-    if share < _LEAST_SHARE or sum(stage.seconds > 0 for stage in stages) < 2:
+    steps = [step for step in figures.steps(stages) if step.seconds > 0]
+    slowest = max(steps, key=lambda step: step.seconds, default=None)
+    if slowest is None or len(steps) < 2:
         return None
-    if not samples:
-        return Bottleneck(slowest.name, share)
+    name, share = slowest.stage.name, slowest.seconds / total
+    if share < _LEAST_SHARE:
+        return None
+    if not samples or slowest.inner_seconds:  # samples are of single stages, not of those that one is made of
+        return Bottleneck(name, share)
     last = samples[-1]
-    workers = max((sample.count(slowest.name, "workers") for sample in samples), default=0)
-    worked = last.count(slowest.name, "seconds")
+    workers = max((sample.count(name, "workers") for sample in samples), default=0)
+    worked = last.count(name, "seconds")
     busy = min(worked / (workers * last.seconds), 1.0) if workers and last.seconds else None
-    tasks = last.count(slowest.name, "tasks_in")
-    waiting = last.count(slowest.name, "queue_s") / tasks if tasks else None
-    return Bottleneck(slowest.name, share, busy, waiting)
+    tasks = last.count(name, "tasks_in")
+    waiting = last.count(name, "queue_s") / tasks if tasks else None
+    return Bottleneck(name, share, busy, waiting)
 
 
 def find_stragglers(samples: Sequence[Sample], stages: Sequence[str]) -> Stragglers | None:
