@@ -168,7 +168,6 @@ def test_every_place_in_the_table_is_there(module: str) -> None:
         ("from nemo_curator.datasets import DocumentDataset", ["Dask"]),
         ("from nemo_curator.filters import WordCountFilter", ["Dask"]),
         ("import nemo_curator.modifiers", ["Dask"]),
-        ("from nemo_curator.backends.slurm_array import find_slurm_array_retries", ["SlurmRayClient"]),
         ("from nemo_curator.models.client.llm_client import GenerationConfig", ["language model"]),
         ("from nemo_curator.stages.math.download import Anything", ["mathematical"]),
     ],

@@ -17,7 +17,7 @@ from tamis.compat.config import create_executor_from_yaml, create_pipeline_from_
 from tamis.compat.executors import BaseExecutor
 from tamis.compat.files import get_all_file_paths_under, is_remote_url, merge_file_prefixes, split_jsonl_file_by_size
 from tamis.compat.pipeline import Pipeline
-from tamis.compat.slurm_array import SlurmArrayRetryPlan, build_slurm_array_retry_submissions
+from tamis.compat.slurm_array import SlurmArrayRetryPlan, build_slurm_array_retry_submissions, find_slurm_array_retries
 from tamis.compat.workflow import TaskPerfUtils, WorkflowBase, WorkflowRunResult
 from tamis.errors import PlanError, RecipeError
 from tamis.stages.base import ProcessingStage
@@ -31,7 +31,8 @@ IMPORTED = {
     "backends.ray_actor_pool": "RayActorPoolExecutor",
     "backends.ray_data": "RayDataExecutor",
     "backends.slurm_array": (
-        "build_slurm_array_retry_submissions format_slurm_array_indices is_slurm_array_driver_process"
+        "build_slurm_array_retry_submissions find_slurm_array_retries format_slurm_array_indices "
+        "is_slurm_array_driver_process"
     ),
     "backends.utils": "get_available_cpu_gpu_resources",
     "backends.xenna": "XennaExecutor",
@@ -235,6 +236,17 @@ def test_a_workflow_sums_up_what_its_pipelines_did(tmp_path: Path) -> None:
     assert TaskPerfUtils.get_aggregated_stage_stat(result, "AddId", "num_items_processed") == 4
     summed = TaskPerfUtils.aggregate_task_metrics(result, prefix="p")
     assert summed["p_one_AddId_num_items_processed_sum"] == 2
+
+
+def test_unfinished_shards_of_an_array_of_nemo_curator_are_found(tmp_path: Path) -> None:
+    records = tmp_path / ".nemo_curator_metadata" / ".slurm_array_completion"
+    records.mkdir(parents=True)
+    array = {"total_shards": 4, "minimum_shard_index": 1}
+    (records / "run.json").write_text(json.dumps(array))
+    for shard in (1, 3):
+        (records / f"completed_slurm_array_{shard}.json").write_text(json.dumps({**array, "shard_index": shard}))
+    assert find_slurm_array_retries(tmp_path) == SlurmArrayRetryPlan((2, 4), 4, 1)
+    assert find_slurm_array_retries(tmp_path / "elsewhere") is None
 
 
 def test_a_slurm_array_is_refused_because_each_task_would_do_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,6 @@ _MODALITIES: Final = (
     "Your own stage extends tamis.stages.base.ProcessingStage"
 )
 _SYNTHETIC: Final = "Stages that call a language model are not built yet"
-_RETRIES: Final = (
-    "A run goes on when it is started again with the same run directory: run(run_dir=...). tamis does not divide its "
-    "input among the tasks of a Slurm array: use one job with several nodes and tamis.core.client.SlurmRayClient"
-)
 _MATH: Final = (
     "Stages that download, extract and clean mathematical pages are not built yet; "
     "tamis.stages.math.classifiers.FineMathClassifier scores them. Your own stages "
@@ -53,7 +49,6 @@ NAMES: Final[dict[str, str]] = {
     "FailedTask": "A stage that cannot do a task raises; one that leaves it out returns None",
     "NoneTask": "A stage that leaves a task out returns None",
     "InterleavedBatch": _MODALITIES,
-    "find_slurm_array_retries": _RETRIES,
     "DocumentDataset": _DASK,
     "Sequential": _DASK,
     "get_client": _DASK,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = [
     "SlurmArrayRetryPlan",
     "SlurmArrayRetrySubmission",
     "build_slurm_array_retry_submissions",
+    "find_slurm_array_retries",
     "format_slurm_array_indices",
     "is_slurm_array_driver_process",
 ]
@@ -36,6 +39,26 @@ class SlurmArrayRetrySubmission:
 def is_slurm_array_driver_process() -> bool:
     """Whether this process is on the first node of its Slurm job (or in none)."""
     return os.environ.get("SLURM_NODEID", "0") == "0"
+
+
+def find_slurm_array_retries(checkpoint_path: str | os.PathLike[str]) -> SlurmArrayRetryPlan | None:
+    """The shards of an array that NeMo Curator ran and has not finished; ``None`` if the directory records no array.
+
+    Runs on tamis are no arrays and leave no such records: a run that is started again does what is left.
+
+    Args:
+        checkpoint_path: The directory that the array was given for its checkpoints.
+
+    >>> find_slurm_array_retries("no/such/directory")
+    """
+    directory = Path(checkpoint_path) / ".nemo_curator_metadata" / ".slurm_array_completion"
+    if not (directory / "run.json").exists():
+        return None
+    run = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    first, count = int(run["minimum_shard_index"]), int(run["total_shards"])
+    files = directory.glob("completed_slurm_array_*.json")
+    done = {int(json.loads(file.read_text(encoding="utf-8"))["shard_index"]) for file in files}
+    return SlurmArrayRetryPlan(tuple(sorted({*range(first, first + count)} - done)), count, first)
 
 
 def build_slurm_array_retry_submissions(

@@ -372,6 +372,18 @@ def _number(task_id: str | None) -> int:
 class CompositeStage(ProcessingStage[X, Y]):
     """Several stages under one name: it is unfolded when the pipeline is planned."""
 
+    def process(self, task: X) -> Any:
+        """What it makes of one batch of rows alone, as if that were the whole input: for calls by hand.
+
+        >>> from tamis.stages.deduplication.exact import ExactDeduplication
+        >>> from tamis.tasks import DocumentBatch
+        >>> ExactDeduplication().process(DocumentBatch({"text": ["a", "a"]})).num_items
+        1
+        """
+        from tamis.stages.one_batch import run_on_one_batch
+
+        return run_on_one_batch(self, task)
+
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         """The stages it stands for. They may be composites themselves."""
         raise NotImplementedError(f"{type(self).__name__} has no decompose()")

@@ -49,14 +49,6 @@ class _FilterSet(CompositeStage[DocumentBatch, DocumentBatch]):
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         return [self._keep(self.filters(), self.stage_name)]
 
-    def process(self, task: DocumentBatch) -> DocumentBatch:
-        """Apply the set to one batch."""
-        for stage in self.unfold():
-            made = stage.process(task)
-            assert isinstance(made, DocumentBatch)
-            task = made
-        return task
-
     def _keep(self, rules: list[DocumentFilter], name: str) -> ProcessingStage[Any, Any]:
         """The stage that applies filters, one after the other."""
         fields: list[str | None] | None = [rule.name for rule in rules] if self.score_fields else None
