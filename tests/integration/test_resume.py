@@ -309,6 +309,9 @@ def test_a_shuffle_goes_on_after_its_map_side(runs: Runs, tmp_path: Path) -> Non
     assert sorted(row["n"] for row in rows) == list(range(2, 10))
     assert result.stage("ExactDeduplication").rows_in == 64
     assert not (runs.run_dir / "scratch").exists()
+    left = preview_run(runs.pipeline(2, end).plan(LocalExecutor(2)), str(runs.run_dir))
+    assert [(one.to_do, one.again, one.after) for one in left] == [(0, 0, False)] * len(left)
+    assert left[0].finished == 8
 
 
 def test_after_a_power_failure_data_between_stages_is_not_trusted(runs: Runs, tmp_path: Path) -> None:
