@@ -90,6 +90,11 @@ class Outputs:
             return False  # the run itself says what is wrong with the input
         return self.finished.is_whole
 
+    def use_all(self) -> None:
+        """Count everything that earlier starts have finished as part of this one."""
+        for batch in list(self.finished.unused()):
+            self.finished.find(batch.key, batch.tasks)
+
     def end(self, state: str) -> dict[str, Any]:
         """The line with which the ledger of a run ends that came to its end."""
         return {"finished": state, "plan": self._run.fingerprint, "input": self._input()}

@@ -120,9 +120,7 @@ def _vertex(plan: Plan, stage: str) -> int:
     return vertex
 
 
-def _rebuilt(
-    plan: Plan, vertex: int, batch: RecordedBatch, places: RunPaths, isolation: Isolation
-) -> list[Task[Any]]:
+def _rebuilt(plan: Plan, vertex: int, batch: RecordedBatch, places: RunPaths, isolation: Isolation) -> list[Task[Any]]:
     """The tasks that the stage was given, made again from the source, without rows that a stage before fails on."""
     source = plan.vertices[0]
     if not isinstance(source.stage, SourceStage):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tamis.errors import DataError
 from tamis.runs.dropped_rows import Thresholds
+from tamis.runs.figures import rows_read
 from tamis.runs.manifest import read_manifest
 from tamis.runs.pages import drop_query
 from tamis.runs.pages.run_view import RunView, load_view
@@ -152,19 +153,10 @@ def _main_way(view: RunView) -> MainWay:
 
 def _kept_by_both(a: RunView, b: RunView, dropped_a: LeftOut, dropped_b: LeftOut, same_input: bool) -> int | None:
     """The rows that were read, less those that one of the runs left out: known if both have read the same rows."""
-    read = [_rows_read(view) for view in (a, b)]
-    if not same_input or read[0] is None or read[0] != read[1] or dropped_a.has_pieces or dropped_b.has_pieces:
+    read = [rows_read(view.summary.stages) for view in (a, b)]
+    if not same_input or not read[0] or read[0] != read[1] or dropped_a.has_pieces or dropped_b.has_pieces:
         return None
     return read[0] - dropped_a.all_rows - dropped_b.rows
-
-
-def _rows_read(view: RunView) -> int | None:
-    """The rows of the input, with those that could not be read; ``None`` if stages make others of them."""
-    for stats in view.summary.stages:
-        vertex = next((v for v in view.outline.get("vertices", ()) if v["name"] == stats.name), None)
-        if vertex is not None and not vertex.get("source"):
-            return stats.rows_in
-    return None
 
 
 def _difference(view: RunView, left_out: LeftOut) -> RowDifference:
