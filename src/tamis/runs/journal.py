@@ -155,7 +155,7 @@ class RunJournal:
             if not (item.beside or self._directory.keeps(item.final)):
                 self._count(redacted(item.final), item.rows, item.nbytes)
             self.finished.supersede(redacted(item.final))
-        self.finished.replaced(batch.key)
+        self.finished.repeated(batch.key, {*map(redacted, finals)})
         record = batch.line([*batch.files, *map(ledger_entry, published)])
         syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
         with self._changed:
