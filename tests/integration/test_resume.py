@@ -286,6 +286,33 @@ def test_a_damaged_ledger_is_named_and_its_tasks_are_done_again(runs: Runs) -> N
     assert runs.files() == before
 
 
+def test_a_driver_that_was_killed_before_it_wrote_what_it_knows_writes_it_later(runs: Runs) -> None:
+    whole, _ = runs.start()
+    before = runs.files()
+    for name in ("run.json", "report.html", "scores.json", "finished.json"):
+        (runs.run_dir / name).unlink()
+    for name in CARD_FILES:
+        (runs.out / name).unlink()
+    result, seen = runs.start()
+    assert (seen, runs.files()) == ([], before)
+    assert [(s.name, s.rows_in, s.rows_out, s.dropped) for s in result.stages] == [
+        (s.name, s.rows_in, s.rows_out, s.dropped) for s in whole.stages
+    ]
+    assert (runs.run_dir / "report.html").exists()
+    assert json.loads((runs.out / "RUN.json").read_text())["output"]["rows"] == result.summary.output_rows
+
+
+def test_a_driver_that_was_killed_before_it_wrote_data_cards_writes_them_later(runs: Runs) -> None:
+    runs.start()
+    (runs.run_dir / "finished.json").unlink()
+    (runs.out / "README.md").unlink()
+    (runs.out / ".tamis.lock").touch()
+    _, seen = runs.start()
+    assert seen == []
+    assert "64 rows in 8 files" in (runs.out / "README.md").read_text()
+    assert not (runs.out / ".tamis.lock").exists()
+
+
 def test_a_shuffle_goes_on_after_its_map_side(runs: Runs, tmp_path: Path) -> None:
     writer_is_broken = tmp_path / "writer-is-broken"
 
@@ -309,6 +336,9 @@ def test_a_shuffle_goes_on_after_its_map_side(runs: Runs, tmp_path: Path) -> Non
     assert sorted(row["n"] for row in rows) == list(range(2, 10))
     assert result.stage("ExactDeduplication").rows_in == 64
     assert not (runs.run_dir / "scratch").exists()
+    left = preview_run(runs.pipeline(2, end).plan(LocalExecutor(2)), str(runs.run_dir))
+    assert [(one.to_do, one.again, one.after) for one in left] == [(0, 0, False)] * len(left)
+    assert left[0].finished == 8
 
 
 def test_after_a_power_failure_data_between_stages_is_not_trusted(runs: Runs, tmp_path: Path) -> None:

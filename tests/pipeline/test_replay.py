@@ -76,6 +76,16 @@ def test_a_stage_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(seen) == 1
 
 
+def test_rows_that_an_earlier_stage_failed_on_are_left_out(tmp_path: Path) -> None:
+    pipeline, run = made(tmp_path, FailsOn([17]), words(3))
+    plan = pipeline.plan()
+    told = [replay(plan, run, "word_count", b.places[0]) for b in batches_of_stage(plan, run, "word_count")]
+    assert [(one.rows_in, one.rows_out) for one in told] == [
+        (one.recorded["rows_in"], one.recorded["rows_out"]) for one in told
+    ]
+    assert sum(one.rows_in for one in told) == 59
+
+
 def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     pipeline, run = made(tmp_path, words(3), ExactDeduplication())
     plan = pipeline.plan()

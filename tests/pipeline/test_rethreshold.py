@@ -16,12 +16,14 @@ from tamis.backends.local import LocalExecutor
 from tamis.cli import main
 from tamis.errors import PlanError
 from tamis.pipeline import Pipeline
+from tamis.quickstart import sample_images
+from tamis.runs.compare import compare_runs
 from tamis.stages.deduplication.exact import ExactDeduplication
-from tamis.stages.flow import Dropped
+from tamis.stages.flow import Dropped, Route
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader, ParquetWriter
 from tamis.stages.text.filters import Filter, NonAlphaNumericFilter, ScoreFilter, WordCountFilter
 from tamis.stages.text.modifiers import Modify
-from tests.support.row_runs import OddOnes, write_rows
+from tests.support.row_runs import FailsOn, OddOnes, write_rows
 
 
 def corpus(folder: Path, ending: str = ".jsonl", rows: int = 300) -> Path:
@@ -196,12 +198,93 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
         ([few], [german], "differs in more than the thresholds"),
         ([few], [few, more], "has other stages"),
         ([few], [few], "nothing to change"),
-        ([few, ExactDeduplication()], [more, ExactDeduplication()], "all rows together|other rows"),
-        (dropped, dropped, "has branches"),
+        (dropped, dropped, "has written to this directory"),
         ([few, Modify(str.upper)], [few, Modify(str.lower)], "has other stages|differs in more"),
     ]
     for number, (before, after, match) in enumerate(cases):
         refused(tmp_path / str(number), *before, after=after, match=match)
+
+
+def branches(data: Path, out: Path, words: int) -> Pipeline:
+    short = [JsonlWriter(str(out / "short"), shard_bytes="2KiB")]
+    return Pipeline(
+        "rows",
+        stages=[
+            JsonlReader(str(data), blocksize="3KiB"),
+            ScoreFilter(WordCountFilter(min_words=words)),
+            ExactDeduplication(),
+            Route("value >= 2", {"false": short, "true": [ParquetWriter(str(out / "long"), partition_by="value")]}),
+        ],
+    )
+
+
+def all_files_in(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("part-*"))}
+
+
+def test_branches_shards_partitions_and_duplicates_are_done_by_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = corpus(tmp_path / "in")
+    first = branches(data, tmp_path / "out", 8)
+    run_dir = run(first, tmp_path / "run")
+    before = all_files_in(tmp_path / "out")
+    executor = LocalExecutor(workers=0)
+    result = first.rethreshold(
+        run_dir, branches(data, tmp_path / "out", 5), output=str(tmp_path / "new"), executor=executor
+    )
+    run(branches(data, tmp_path / "whole", 5), tmp_path / "run-whole")
+    assert len(before) > 5
+    assert all_files_in(tmp_path / "new") == all_files_in(tmp_path / "whole")
+    assert all_files_in(tmp_path / "out") == before
+    whole = compare_runs(run_dir, str(tmp_path / "run-whole"))
+    assert result.newly_kept == whole.only_b.rows > 0
+    assert (result.kept_by_both, result.newly_dropped) == (whole.kept_by_both, whole.only_a.rows)
+    assert result.examples_kept[0]["text"]
+    assert "all rows together" in result.reason
+    with pytest.raises(PlanError, match="the run has written to this directory"):
+        first.rethreshold(run_dir, branches(data, tmp_path / "out", 6), executor=executor)
+    with pytest.raises(PlanError, match="nothing to change"):
+        first.rethreshold(run_dir, first, output=str(tmp_path / "same"), executor=executor)
+
+
+def test_a_run_that_has_set_rows_aside(tmp_path: Path) -> None:
+    data = corpus(tmp_path / "in")
+
+    def made(out: Path, words: int) -> Pipeline:
+        kept = ScoreFilter(WordCountFilter(min_words=words), score_field="words")
+        return Pipeline("rows", stages=[JsonlReader(str(data)), kept, FailsOn([7, 1020]), JsonlWriter(str(out))])
+
+    first = made(tmp_path / "out", 5)
+    run_dir = run(first, tmp_path / "run", failure_budget=None)
+    for words in (3, 9):
+        result = first.rethreshold(run_dir, made(tmp_path / f"new{words}", words))
+        run(made(tmp_path / f"whole{words}", words), tmp_path / f"run{words}", failure_budget=None)
+        assert files_in(tmp_path / f"new{words}") == files_in(tmp_path / f"whole{words}")
+        assert result.run_dir == ""
+
+
+def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = """
+name: images
+stages:
+  - ImageReader: {file_paths: [SOURCE], on_error: quarantine}
+  - ScoreFilter: {filter_obj: {ImageSizeFilter: {min_side: 100}}}
+  - ImageWriterStage: {output_dir: out}
+run: {workers: 0, run_dir: run}
+"""
+    Path("recipe.yaml").write_text(recipe.replace("SOURCE", str(sample_images()[0])))
+    assert main(["run", "recipe.yaml", "-q"]) in (0, 3)
+    assert main(["rethreshold", "run", "--set", "ScoreFilter.filter_obj.min_side=300", "--output", "new"]) == 0
+    assert len(list(Path("new").glob("*.tar"))) == 1
+    [made] = Path(".tamis/runs").iterdir()
+    found = compare_runs("run", str(made))
+    assert found.kept_by_both is not None
+    assert found.kept_by_both + found.only_a.rows == sum(
+        pq.read_metadata(p).num_rows for p in Path("out").glob("*.parquet")
+    )
 
 
 def test_a_directory_with_files_and_a_changed_input_are_refused(tmp_path: Path) -> None:

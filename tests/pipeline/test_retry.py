@@ -94,6 +94,27 @@ def test_a_later_start_neither_removes_nor_repeats_them(tmp_path: Path, monkeypa
     assert sum(t.num_items for t in more) >= len(done)
 
 
+@pytest.mark.parametrize("is_mended", [True, False])
+def test_a_batch_whose_output_is_gone_is_made_again_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mended: bool
+) -> None:
+    pipeline = simple(tmp_path)
+    run(pipeline, tmp_path)
+    monkeypatch.setenv("TEST_MENDED", "1")
+    pipeline.retry(tmp_path / "run")
+    everything = ids(tmp_path / "out")
+    if not is_mended:
+        monkeypatch.delenv("TEST_MENDED")
+    for _ in range(2):  # the second time, a ledger is read that has the batch twice
+        for path in sorted((tmp_path / "out").glob("part-??????.jsonl")):
+            path.unlink()
+        result = run(simple(tmp_path), tmp_path)
+        failed = sorted(n for one in result.failures for n in [result.why(one.name).values["id"]])
+        assert failed == ([] if is_mended else [3, 4, 25])
+        assert ids(tmp_path / "out") == sorted({*everything} - {*failed})
+        assert result.summary.output_rows == len(ids(tmp_path / "out"))
+
+
 def test_what_fails_again_stays_with_the_new_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = simple(tmp_path)
     result = run(pipeline, tmp_path)

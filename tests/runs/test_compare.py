@@ -14,6 +14,7 @@ from tamis.errors import DataError
 from tamis.pipeline import Pipeline
 from tamis.runs import row_sets
 from tamis.runs.compare import compare_runs
+from tamis.stages.flow import Tee
 from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.stages.text.filters import ScoreFilter, WordCountFilter
 from tamis.stages.text.segments import DocumentSplitter
@@ -50,6 +51,14 @@ def test_rows_by_which_run_kept_them(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("word_count", "word_count outside 1..7"): sum(1 for n in kept_a if n % 10 > 6),
         ("odd ones", "dropped by odd ones"): sum(1 for n in kept_a if n % 10 <= 6 and n % 2 == 0),
     }
+
+
+def test_copies_that_a_tee_made_are_not_compared(tmp_path: Path) -> None:
+    copies = Tee([words(9), JsonlWriter(str(tmp_path / "copies"))])
+    a, b = run(tmp_path, "a", copies, words(3)), run(tmp_path, "b", words(5))
+    found = compare_runs(a, b)
+    assert (found.kept_by_both, found.only_a.rows, found.only_b.rows) == (36, 12, 0)
+    assert any("a Tee has made are not compared" in note for note in found.notes)
 
 
 def test_settings_and_counts(tmp_path: Path) -> None:

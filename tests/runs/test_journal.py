@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tamis.backends.payload import enclose
-from tamis.errors import PublishError
+from tamis.errors import DataError, PublishError
 from tamis.runs.directory import RunDirectory
 from tamis.runs.finished_work import FinishedBatch
 from tamis.runs.journal import RunJournal
@@ -71,6 +71,14 @@ def test_many_records_are_forced_to_disk_together(
     (drops,) = Path(directory.drops).iterdir()
     assert pq.read_table(drops).num_rows == 50
     assert [task.data for task in directory.output_tasks()] == [[str(tmp_path / str(n))] for n in range(50)]
+    journal.close()
+
+
+def test_two_files_of_one_name_are_refused(directory: RunDirectory, tmp_path: Path) -> None:
+    journal = RunJournal(directory, commit_s=NEVER_S)
+    items = [finished(tmp_path, 0), finished(tmp_path, 0)]
+    with pytest.raises(DataError, match="has given two files this name"):
+        journal.record(FinishedBatch("key", "stage", ["task"]), items)
     journal.close()
 
 

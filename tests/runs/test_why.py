@@ -10,10 +10,13 @@ import pytest
 from tamis.backends.local import LocalExecutor
 from tamis.cli import main
 from tamis.errors import DataError
+from tamis.quickstart import sample_images
 from tamis.runs.result import RunResult
 from tamis.runs.why import why
 from tamis.stages.deduplication.exact import ExactDeduplication
-from tamis.stages.flow import Dropped, Route
+from tamis.stages.flow import Dropped, Route, Tee
+from tamis.stages.image.filters import ImageSizeFilter
+from tamis.stages.image.io import ImageReader, ImageWriterStage
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader, ParquetWriter
 from tamis.stages.text.filters import ScoreFilter, WordCountFilter
 from tamis.stages.text.modifiers import Modify
@@ -109,6 +112,66 @@ def test_a_row_that_went_into_a_branch(tmp_path: Path) -> None:
     assert short.ends[0].files == (str(tmp_path / "short" / "part-000000-0001.jsonl"),)
     shorter = result.why("a.jsonl:1", line=True)
     assert (shorter.ends[0].stage, shorter.ends[0].files) == ("word_count", ())
+
+
+def test_the_copies_of_a_tee_have_ends_of_their_own(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "in" / "a.jsonl", rows_of(10))
+    copy = [words(6), JsonlWriter(str(tmp_path / "copy"))]
+    result = run_stages(
+        tmp_path, [JsonlReader(str(path)), words(2), Tee(copy), words(4), JsonlWriter(str(tmp_path / "out"))]
+    )
+    ends = {line: result.why(f"a.jsonl:{line}", line=True) for line in (1, 3, 5, 8)}
+    assert {line: [(end.copy, end.fate) for end in story.ends] for line, story in ends.items()} == {
+        1: [("", "dropped")],
+        3: [("", "dropped"), ("Tee", "dropped")],
+        5: [("", "kept"), ("Tee", "dropped")],
+        8: [("", "kept"), ("Tee", "kept")],
+    }
+    assert [story.fate for story in ends.values()] == ["dropped", "dropped", "kept", "kept"]
+    assert [Path(end.files[0]).parent.name for end in ends[8].ends] == ["out", "copy"]
+    assert [step.events for step in ends[5].stages[2:]] == [
+        ("passed",),
+        ("dropped",),
+        ("not reached",),
+        ("passed",),
+        ("written",),
+    ]
+
+
+def test_a_copy_in_a_branch_is_told_of_where_the_row_went_there(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "in" / "a.jsonl", rows_of(10))
+    tee = Tee([JsonlWriter(str(tmp_path / "copy"))])
+    branches = Route("lang", {"de": [tee, words(3), JsonlWriter(str(tmp_path / "de"))]}, otherwise=[])
+    result = run_stages(tmp_path, [JsonlReader(str(path)), branches, JsonlWriter(str(tmp_path / "rest"))])
+    ends = {line: result.why(f"a.jsonl:{line}", line=True).ends for line in (1, 2, 3)}
+    assert {line: [(end.copy, end.fate) for end in of_row] for line, of_row in ends.items()} == {
+        1: [("", "kept")],
+        2: [("", "dropped"), ("Route[de] / Tee", "kept")],
+        3: [("", "kept"), ("Route[de] / Tee", "kept")],
+    }
+
+
+def test_a_duplicate_names_the_row_that_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_rows(tmp_path / "in" / "a.jsonl", [{"text": "the same"}, {"text": "the same"}])
+    out = str(tmp_path / "out")
+    result = run_stages(tmp_path, [JsonlReader(str(path)), ExactDeduplication(), JsonlWriter(out)])
+    assert result.why("a.jsonl:2", line=True).ends[0].original == f"{path}:0"
+    for arguments in (["why", result.run_dir, "a.jsonl:2", "--line"], ["drops", result.run_dir, "--sample", "1"]):
+        assert main(arguments) == 0
+        shown = "".join(capsys.readouterr().out.split())
+        assert f"exactduplicate,keptinitsplace:{''.join(f'{path}:0'.split())}" in shown
+
+
+def test_images_in_a_tar_have_no_lines(tmp_path: Path) -> None:
+    source = sample_images()[0]
+    result = run_stages(
+        tmp_path,
+        [ImageReader([source]), ScoreFilter(ImageSizeFilter(min_side=10_000)), ImageWriterStage(str(tmp_path / "out"))],
+    )
+    story = result.why(f"{Path(source).name}:{result.drops()['position'][0]}")
+    assert (story.fate, story.line) == ("dropped", None)
+    with pytest.raises(DataError, match="the file has no lines"):
+        result.why(f"{Path(source).name}:1", line=True)
 
 
 def test_rows_that_earlier_filters_dropped_do_not_go_to_the_branch_of_a_later_one(tmp_path: Path) -> None:

@@ -131,8 +131,11 @@ class Bookkeeper:
 
         The data of tasks between stages was not kept: if it is needed, the batch is processed again.
         """
-        finished = self._journal.finished.find(self.key(group, batch), [e.task_id for e in batch])
+        key = self.key(group, batch)
+        finished = self._journal.finished.find(key, [e.task_id for e in batch])
         if finished is None:
+            if self._journal.finished.is_needed_as_it_was(key):
+                raise _cannot_repeat("output of the run is gone")
             return None
         made = self._outputs(group, batch, finished)
         counts = {self._vertices[name]: StageStats.from_record(name, kept) for name, kept in finished.counts.items()}
@@ -155,10 +158,7 @@ class Bookkeeper:
     def check_repetition(self, group: Group, batch: Sequence[Envelope]) -> None:
         """Refuse to process a batch again of which rows were run again separately: they would come out twice."""
         if self._journal.finished.was_retried(self.key(group, batch)):
-            raise PlanError(
-                "the data that the run needs to go on was in memory only, and making it again would repeat rows that "
-                "'tamis quarantine --retry' has processed since. Start over with --fresh, run(fresh=True)"
-            )
+            raise _cannot_repeat("the data that the run needs to go on was in memory only")
 
     def key(self, group: Group, batch: Sequence[Envelope]) -> str:
         """Identifies a batch: the same in every start of a run, as long as its input and the stages are the same."""
@@ -402,3 +402,10 @@ def _leads_out(plan: Plan, group: Group) -> bool:
     """Whether the pipeline may end after a group."""
     edges = [plan.vertices[v].edges for v in group.vertices]
     return has_sink(plan, group) or any(not ways or END in ways.values() for ways in edges)
+
+
+def _cannot_repeat(problem: str) -> PlanError:
+    return PlanError(
+        f"{problem}, and making it again would repeat rows that 'tamis quarantine --retry' has processed since. Start "
+        "over with --fresh, run(fresh=True)"
+    )

@@ -54,18 +54,13 @@ def _show_counts(counts: Sequence[Mapping[str, Any]], total: int) -> None:
 def _show_examples(examples: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
-    from tamis.cli.why import shown_bounds, shown_number
+    from tamis.cli.why import shown_score_of_drop
 
     for row in examples:
         told = Text("\n")
         told.append(printable(row["row"]), style="bold")
         told.append(f"\n  {printable(row['stage'])}: {printable(row['reason'])}")
-        if row["score"] is not None:
-            told.append(f", score {printable(shown_number(row['score']), 60)}")
-        if row["original"] and row["original"] != row["score"]:
-            told.append(f", kept in its place: {printable(row['original'], 300)}")
-        if row["low"] is not None or row["high"] is not None:
-            told.append(f", kept are scores {shown_bounds(row['low'], row['high'])}")
+        told.append(shown_score_of_drop(row["score"], row["original"], row["low"], row["high"]))
         shown = f"({row['problem']})" if row["problem"] else " ".join(row["text"].split()) or "(empty)"
         told.append(f"\n  {printable(shortened(shown, _TEXT_CHARACTERS))}", style="dim" if row["problem"] else "")
         show(told)

@@ -64,6 +64,8 @@ def _show_plan(plan: Plan, recipe: Recipe, arguments: argparse.Namespace) -> Non
     write(str(plan))
     for one in left or ():
         write(f"\n  {' > '.join(one.stages)}\n    {_left_words(one)}")
+    if left is not None and not any(one.to_do or one.again or one.after for one in left):
+        write("\nThere is nothing to do.")
 
 
 def _estimate(pipeline: Pipeline, executor: Executor, recipe: Recipe, arguments: argparse.Namespace) -> None:

@@ -72,7 +72,9 @@ def _end(end: RowEnd, is_one_of_several: bool) -> RenderableType:
     from rich.text import Text
 
     told = Text()
-    if is_one_of_several:
+    if end.copy:
+        told.append(f"the copy of {printable(end.copy)}: ")
+    elif is_one_of_several:
         told.append(f"{printable(end.row)}: ")
     told.append(end.fate, style=_STYLES.get(end.fate, "bold"))
     if end.stage:
@@ -80,10 +82,7 @@ def _end(end: RowEnd, is_one_of_several: bool) -> RenderableType:
         told.append(f"{words} {printable(end.stage)}")
     if end.reason:
         told.append(f": {printable(shortened(end.reason, _TEXT_CHARACTERS))}")
-    if end.score is not None:
-        told.append(f", score {printable(shown_number(end.score), 60)}")
-    if end.low is not None or end.high is not None:
-        told.append(f", kept are scores {shown_bounds(end.low, end.high)}")
+    told.append(shown_score_of_drop(end.score, end.original, end.low, end.high))
     for name, value in end.scores.items():
         told.append(f"\n  {printable(name, 60)}: {printable(shown_number(value), 60)}")
     if len(end.files) == 1:
@@ -93,6 +92,18 @@ def _end(end: RowEnd, is_one_of_several: bool) -> RenderableType:
         told.append("\n  in one of these files; they do not tell which row it is:")
         for path in end.files:
             told.append(f"\n    {printable(path)}")
+    return told
+
+
+def shown_score_of_drop(score: float | str | None, original: str, low: float | None, high: float | None) -> str:
+    """What is known of a drop beside its reason: the score, the row that is kept instead, the scores that are kept."""
+    told = ""
+    if score is not None and score != original:
+        told += f", score {printable(shown_number(score), 60)}"
+    if original:
+        told += f", kept in its place: {printable(original, 300)}"
+    if low is not None or high is not None:
+        told += f", kept are scores {shown_bounds(low, high)}"
     return told
 
 

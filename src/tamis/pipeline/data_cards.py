@@ -18,10 +18,11 @@ from tamis.runs.directory import RunDirectory
 from tamis.runs.manifest import read_manifest
 from tamis.runs.stats import RunSummary
 from tamis.stages.io.card_files import CARD, RUN_FILE, is_card_file, write_card_file
+from tamis.stages.io.destination import Destination
 from tamis.stages.io.paths import join, open_read
 from tamis.stages.io.sink import FileSink
 
-__all__ = ["write_data_cards"]
+__all__ = ["has_data_card", "write_data_cards"]
 
 _LOG = logging.getLogger("tamis")
 
@@ -53,6 +54,18 @@ def write_data_cards(plan: Plan, directory: RunDirectory, outputs: Outputs, summ
             _LOG.warning("the data card could not be written", exc_info=True)
             messages.append(redacted(f"{place.path}: the data card could not be written: {error}"))
     return messages
+
+
+def has_data_card(place: Destination, summary: RunSummary) -> bool:
+    """Whether an output directory has both files, those of the user or those of this start of the run."""
+    path = join(place.path, RUN_FILE)
+    try:
+        with open_read(path, place.storage_options) as file:
+            written = json.loads(file.read())
+        with open_read(join(place.path, CARD), place.storage_options):
+            return bool(written.get("started") == summary.started) or not is_card_file(path, place.storage_options)
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def _written(sink: FileSink[Any], files: Mapping[str, WrittenFile], *, alone: bool) -> WrittenFiles:

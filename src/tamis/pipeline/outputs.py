@@ -90,6 +90,11 @@ class Outputs:
             return False  # the run itself says what is wrong with the input
         return self.finished.is_whole
 
+    def use_all(self) -> None:
+        """Count everything that earlier starts have finished as part of this one."""
+        for batch in list(self.finished.unused()):
+            self.finished.find(batch.key, batch.tasks)
+
     def end(self, state: str) -> dict[str, Any]:
         """The line with which the ledger of a run ends that came to its end."""
         return {"finished": state, "plan": self._run.fingerprint, "input": self._input()}
@@ -133,12 +138,15 @@ class Outputs:
         return messages
 
     def written(self) -> Iterator[tuple[list[FileSink[Any]], dict[str, WrittenFile]]]:
-        """For each output directory its writers, and the files of this run by their names in the directory."""
+        """For each output directory its writers, and the files of this run by their names in the directory.
+
+        Files that describe others, such as the index of a tar, are left out.
+        """
         sizes: dict[str, WrittenFile] = {}
         for segment in segments(self._directory.ledger):
             for _, line in committed_lines(os.path.join(self._directory.ledger, segment), lambda _: None):
                 values = json.loads(line)
-                for file in values.get("files", ()):
+                for file in (file for file in values.get("files", ()) if not file.get("beside")):
                     sizes[str(file["path"])] = WrittenFile(int(file["rows"]), int(file["bytes"]))
                 if values.get("resized") in sizes:
                     sizes[values["resized"]] = replace(sizes[values["resized"]], nbytes=int(values["bytes"]))

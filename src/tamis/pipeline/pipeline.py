@@ -204,7 +204,16 @@ class Pipeline:
         plan = self.plan(executor, initial=kinds.pop() if len(kinds) == 1 else None)
         if plan.groups[0].is_source and any(not isinstance(t, EmptyTask) for t in initial):
             raise PlanError(f"run(initial_tasks=...): {self.stages[0].name} makes its own tasks, it takes none")
-        given = (self.description, run_dir, progress, drop_ledger, scratch, self._recipe(), fresh, failure_budget)
+        given = (
+            self.description,
+            run_dir,
+            progress,
+            drop_ledger,
+            scratch,
+            self.recorded_recipe(),
+            fresh,
+            failure_budget,
+        )
         with RunMonitor(Monitoring(metrics_port, metrics_host, traces), plan) as monitor:
             return run_plan(
                 plan, executor, initial, *given, monitor=monitor, keep_scores=keep_scores, data_card=data_card
@@ -224,18 +233,30 @@ class Pipeline:
 
         return retry_run(self.plan(initial=None), os.fspath(run_dir), stage)
 
-    def rethreshold(self, run_dir: str | os.PathLike[str], after: Pipeline) -> Rethresholded:
+    def rethreshold(
+        self,
+        run_dir: str | os.PathLike[str],
+        after: Pipeline,
+        *,
+        output: str | None = None,
+        executor: Executor | None = None,
+    ) -> Rethresholded:
         """Write the output that a run of this pipeline would have with other thresholds, from the scores that it kept.
+
+        Where the output does not follow from the scores (branches, shards, deduplication, images), the pipeline runs
+        again with the new thresholds, and the two runs are compared.
 
         Args:
             run_dir: The run's directory.
-            after: The same pipeline with other thresholds, and with another directory to write to.
+            after: The same pipeline with other thresholds, and with other directories to write to.
+            output: A directory to write to, instead of those of ``after``; several writers get directories below it.
+            executor: What runs the pipeline again where that is necessary; the same as for :meth:`run` by default.
         """
         from tamis.pipeline.rethreshold import rethreshold
 
-        return rethreshold(os.fspath(run_dir), self.plan(), after.plan())
+        return rethreshold(os.fspath(run_dir), self, after, output, executor)
 
-    def _recipe(self) -> str:
+    def recorded_recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""
         try:
             return self.to_recipe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,11 +56,23 @@ def preview_run(plan: Plan, run_dir: str, initial: Sequence[Task[Any]] = ()) -> 
     directory = RunDirectory(path)
     directory.run_id = read_manifest(path)["run"]
     outputs = Outputs(plan, directory, initial, "")
-    outputs.finished.check_files()
     try:
+        if outputs.are_complete:  # then what was between stages is not needed, and was removed
+            return _finished_groups(plan, outputs.finished)
+        outputs.finished.check_files()
         return _Preview(plan, outputs.finished, directory).groups(initial)
     finally:
         outputs.finished.close()
+
+
+def _finished_groups(plan: Plan, finished: FinishedWork) -> list[GroupPreview]:
+    """The groups of a run that came to its end: nothing is left to do."""
+    counts: Counter[str] = Counter()
+    for batch in finished.unused():
+        counts[batch.stage] += len(batch.tasks)
+    groups = (group for group in plan.groups if not group.is_source)
+    names = ([plan.vertices[v].name for v in group.vertices] for group in groups)
+    return [GroupPreview(stages, counts[stages[0]]) for stages in names]
 
 
 class _Preview:

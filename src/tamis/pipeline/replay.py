@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from tamis.backends.group_spec import RunPaths
+from tamis.backends.isolation import Isolation
 from tamis.backends.partial_run import PartialRun, stages_after
 from tamis.backends.payload import decode_payload
 from tamis.backends.stage_calls import calls_of, results_of
 from tamis.errors import DataError, PlanError, StageError, did_you_mean
 from tamis.plan import Plan
+from tamis.runs.failures import failures
 from tamis.runs.recorded_tasks import RecordedBatch, recorded_batches
 from tamis.stages.base import SourceStage, WorkerMetadata
 from tamis.tasks import TableTask, Task
@@ -99,7 +101,8 @@ def replay(plan: Plan, run_dir: str, stage: str, task: str, debugger: Debugger |
     with tempfile.TemporaryDirectory(prefix="tamis-replay-") as folder:
         scratch, quarantine, drops = (os.path.join(folder, part) for part in ("scratch", "quarantine", "drops"))
         places_of_run = RunPaths(scratch, quarantine, "", drops)
-        tasks = _rebuilt(plan, vertex, batch, places_of_run)
+        died = tuple(dict.fromkeys(one.stage for one in failures(run_dir) if one.error == "WorkerDied"))
+        tasks = _rebuilt(plan, vertex, batch, places_of_run, Isolation(died))
         if debugger is not None:
             _debug(plan, vertex, tasks, scratch, debugger)
         return _run(plan, vertex, tasks, batch, places_of_run)
@@ -117,8 +120,8 @@ def _vertex(plan: Plan, stage: str) -> int:
     return vertex
 
 
-def _rebuilt(plan: Plan, vertex: int, batch: RecordedBatch, places: RunPaths) -> list[Task[Any]]:
-    """The tasks that the stage was given, made again from the source."""
+def _rebuilt(plan: Plan, vertex: int, batch: RecordedBatch, places: RunPaths, isolation: Isolation) -> list[Task[Any]]:
+    """The tasks that the stage was given, made again from the source, without rows that a stage before fails on."""
     source = plan.vertices[0]
     if not isinstance(source.stage, SourceStage):
         raise PlanError("the run was given tasks by a program (initial_tasks), so a batch cannot be made again")
@@ -135,10 +138,10 @@ def _rebuilt(plan: Plan, vertex: int, batch: RecordedBatch, places: RunPaths) ->
     first = next(iter(source.edges.values()))
     if entry != first:
         with PartialRun(plan, places, until=entry) as before:
-            found = [task for task in _outputs(before, first, found) if _is_of(task, batch)]
+            found = [task for task in _outputs(before, first, found, isolation) if _is_of(task, batch)]
     if entry != vertex:
         with PartialRun(plan, places, until=vertex) as before:
-            found = _outputs(before, entry, found)
+            found = _outputs(before, entry, found, isolation)
     return found
 
 
@@ -146,8 +149,10 @@ def _is_of(task: Task[Any], batch: RecordedBatch) -> bool:
     return format_order(task.order) in batch.places
 
 
-def _outputs(part: PartialRun, vertex: int, tasks: list[Task[Any]]) -> list[Task[Any]]:
-    outcome = part.run(vertex, tasks)
+def _outputs(part: PartialRun, vertex: int, tasks: list[Task[Any]], isolation: Isolation) -> list[Task[Any]]:
+    outcome = part.run(vertex, tasks, isolation if isolation.died else None)
+    if outcome.failure is not None and not isolation.died:
+        outcome = part.run(vertex, tasks, isolation)
     if outcome.failure is not None:
         raise StageError(f"stage {outcome.failure.stage!r}, before the one to replay: {outcome.failure.error}")
     outcome.discard()

@@ -6,7 +6,8 @@ Rows whose score does not pass any more are left out: their scores are in the ou
 in ``scores/`` of the run directory (``run(keep_scores=True)``).
 
 The new files have the names, the rows and the order of rows that a full run with the new thresholds writes. Files of
-JSON lines have the same bytes. This holds for stages that treat each row by itself.
+JSON lines have the same bytes. This holds for stages that treat each row by itself. For other pipelines see
+``threshold_rerun.py``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,25 +27,31 @@ from tamis.backends.group_spec import RunPaths
 from tamis.backends.partial_run import PartialRun
 from tamis.backends.payload import decode_payload
 from tamis.errors import DataError, PlanError, StageError
-from tamis.pipeline.threshold_changes import ChangedCriterion, DroppedPositions, changed_criteria, check_shape
+from tamis.pipeline.threshold_changes import ChangedCriterion, DroppedPositions, changed_criteria, shape_problem
+from tamis.pipeline.threshold_rerun import redirect, rerun
 from tamis.pipeline.written_rows import WrittenRows
 from tamis.plan import Plan
 from tamis.runs.directory import RunDirectory
 from tamis.runs.dropped_rows import ledger_of
+from tamis.runs.failures import failures
 from tamis.runs.finished_work import FinishedWork
 from tamis.runs.kept_scores import kept_scores
 from tamis.runs.mirror import local_run
 from tamis.runs.publication import publish, sync
 from tamis.runs.report import load_summary
-from tamis.runs.stats import DONE
+from tamis.runs.stats import DONE, DONE_WITH_FAILURES
 from tamis.stages.base import SourceStage
-from tamis.stages.io.paths import base_name
+from tamis.stages.io.paths import absolute, base_name
 from tamis.stages.io.writers import WriterStage
 from tamis.stages.text.filters.chain import KeepStep, Rows
 from tamis.stages.text.forms import name_of
 from tamis.tasks import DocumentBatch, FileGroup
 from tamis.tasks.base import digest
 from tamis.tasks.views import view_of
+
+if TYPE_CHECKING:
+    from tamis.backends.base import Executor
+    from tamis.pipeline import Pipeline
 
 __all__ = ["Rethresholded", "rethreshold"]
 
@@ -59,45 +66,71 @@ class Rethresholded:
 
     Args:
         output: The directory of the new output.
-        kept_by_both: Rows that are in the earlier and in the new output.
+        kept_by_both: Rows that are in the earlier and in the new output; ``None`` where the records do not tell.
         newly_kept: Rows that are only in the new output.
         newly_dropped: Rows that are only in the earlier output.
         rescored: Rows that were read from the source again, to run through the stages.
         files: How many files the new output has.
         examples_kept: Names and texts of some rows that are kept now: ``row``, ``text``.
-        examples_dropped: Some rows that are not any more: ``file``, ``line``, ``text``.
+        examples_dropped: Some rows that are not any more: ``file``, ``line``, ``text``, or ``row``, ``text``.
+        run_dir: The run that made the new output; empty if it was made from the stored scores.
+        reason: Why the output does not follow from the stored scores, so that the pipeline ran again.
     """
 
     output: str
-    kept_by_both: int = 0
+    kept_by_both: int | None = 0
     newly_kept: int = 0
     newly_dropped: int = 0
     rescored: int = 0
     files: int = 0
     examples_kept: list[dict[str, Any]] = field(default_factory=list)
     examples_dropped: list[dict[str, Any]] = field(default_factory=list)
+    run_dir: str = ""
+    reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
 
 
-def rethreshold(run_dir: str, before: Plan, after: Plan) -> Rethresholded:
+def rethreshold(
+    run_dir: str, before: Pipeline, after: Pipeline, output: str | None = None, executor: Executor | None = None
+) -> Rethresholded:
     """Write the output that a run would have with other thresholds.
 
     Args:
         run_dir: The run's directory.
-        before: The plan of the run.
+        before: The pipeline of the run.
         after: The same with other thresholds, and another directory to write to, which must not be there or be empty.
+        output: The directory to write to, instead of what ``after`` says.
+        executor: What runs the pipeline where the output does not follow from stored scores.
     """
-    check_shape(before)
-    check_shape(after)
-    changes = changed_criteria(before, after)
+    plans = before.plan(), after.plan()
+    if output is not None:
+        redirect(plans[1], absolute(output))
     run_dir = local_run(run_dir)
-    if load_summary(run_dir).state != DONE:
-        raise PlanError(
-            f"{run_dir}: the run has not processed every row. Let it come to its end without failures first"
-        )
+    state = load_summary(run_dir).state
+    if state not in (DONE, DONE_WITH_FAILURES):
+        raise PlanError(f"{run_dir}: the run has not come to its end. Start it again first")
+    reason = next(filter(None, map(shape_problem, plans)), "")
+    if not reason and any(one.kind != "row" for one in failures(run_dir)):
+        reason = "tasks, or rows that could not be read, were set aside"
+    if not reason:
+        return _from_scores(run_dir, *plans)
+    from tamis.pipeline.pipeline import default_executor
+
+    chosen = executor or default_executor()
+    plan = after.plan(chosen)
+    if output is not None:
+        redirect(plan, absolute(output))
+    return replace(
+        rerun(run_dir, plans[0], plan, chosen, after.recorded_recipe() if output is None else ""), reason=reason
+    )
+
+
+def _from_scores(run_dir: str, before: Plan, after: Plan) -> Rethresholded:
+    """The new output from the earlier one, the scores of its rows and those of dropped rows."""
+    changes = changed_criteria(before, after)
     sinks = [plan.vertices[-1].stage for plan in (before, after)]
     assert isinstance(sinks[0], WriterStage)
     assert isinstance(sinks[1], WriterStage)
@@ -139,6 +172,7 @@ class _Rethreshold:
         self._looser = [change for change in changes if change.admits_more]
         self._stricter = [change for change in changes if change.admits_less]
         self._result = Rethresholded(new.destination.path)
+        self._set_aside = _rows_set_aside(run_dir)
         self._stored: dict[tuple[str, int], NDArray[np.float64]] = {}  # of the rows of a file, by stricter criterion
 
     def run(self) -> Rethresholded:
@@ -192,6 +226,9 @@ class _Rethreshold:
 
         ledger = ledger_of(self._run_dir)
         found = DroppedPositions()
+        none = np.zeros(0, np.int64)
+        for source, positions in self._set_aside.items():
+            found.add(source, positions, none)
         if ledger is None:
             return found
         paths = sorted({s.path for task in tasks for s in task.slices})
@@ -307,7 +344,7 @@ class _Rethreshold:
             kept = np.zeros(len(rows), np.bool_)
             kept[left.left] = True
             mask &= kept
-        self._result.kept_by_both += int(mask.sum())
+        self._result.kept_by_both = (self._result.kept_by_both or 0) + int(mask.sum())
         self._result.newly_dropped += int((~mask).sum())
         for row in np.flatnonzero(~mask)[: EXAMPLES - len(self._result.examples_dropped)].tolist():
             self._result.examples_dropped.append({"file": path, "line": row + 1, "text": rows.text(row)})
@@ -341,6 +378,15 @@ class _Rethreshold:
         item = self._new.write(name, len(made), made.write, schema)
         publish(sync(item))
         self._result.files += 1
+
+
+def _rows_set_aside(run_dir: str) -> dict[str, NDArray[np.int64]]:
+    """The positions of the rows that were set aside, by their source."""
+    found: dict[str, list[int]] = {}
+    for one in failures(run_dir):
+        if one.position is not None:
+            found.setdefault(one.source, []).append(one.position)
+    return {source: np.array(positions, np.int64) for source, positions in found.items()}
 
 
 def _files_of_tasks(finished: FinishedWork) -> dict[str, list[str]]:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import tamis
 from tamis.backends.base import Executor, Run
 from tamis.backends.contracts import FAILURE_BUDGET, FailurePolicy
-from tamis.errors import AllSetAsideError, PlanError, RunInterrupted, TamisError, redacted
-from tamis.pipeline.data_cards import write_data_cards
+from tamis.errors import AllSetAsideError, DataError, PlanError, RunInterrupted, TamisError, redacted
+from tamis.pipeline.data_cards import has_data_card, write_data_cards
 from tamis.pipeline.monitor import RunMonitor
 from tamis.pipeline.nothing_to_do import FinishedMark
 from tamis.pipeline.outputs import Outputs, fingerprint
@@ -33,7 +33,9 @@ from tamis.runs.report import load_summary, write_report
 from tamis.runs.result import RunResult
 from tamis.runs.stats import DONE, DONE_WITH_FAILURES, FAILED, INTERRUPTED, RunSummary
 from tamis.runs.stop import StopSignal
+from tamis.stages.io.output_directory import remove_ended_lock
 from tamis.stages.io.paths import cannot_write
+from tamis.stages.io.sink import FileSink
 from tamis.tasks import Task
 
 QUARANTINE_EXAMPLES = 20
@@ -74,13 +76,14 @@ def run_plan(
         mark = FinishedMark(plan, directory, initial, same)
         finished_tasks = None if fresh else mark.output_tasks
         if finished_tasks is not None:
-            return _complete(directory, observer, finished_tasks)
+            return _complete(plan, directory, observer, finished_tasks)
         outputs = Outputs(plan, directory, initial, started, fresh=fresh)
         left = mark.files() if outputs.finished.finished is not None else ""
-        if outputs.are_complete:
+        if outputs.are_complete and _has_record(directory):
+            messages = _missing_cards(plan, directory, outputs) if data_card else []
             outputs.finished.close()
             mark.write(left, directory.output_count())
-            return _complete(directory, observer)
+            return _complete(plan, directory, observer, messages=messages)
         start = start_of(plan, executor.describe(), recipe, started, same)
         with outputs:  # last, since it may remove earlier output
             if fresh:
@@ -101,9 +104,41 @@ def run_plan(
             return result
 
 
-def _complete(directory: RunDirectory, observer: Observer, output_tasks: int | None = None) -> RunResult:
+def _has_record(directory: RunDirectory) -> bool:
+    """Whether the latest start has written its summary: it may have been killed when everything else was done."""
+    starts = directory.manifest.get("starts") or [{}]
+    try:
+        summary = load_summary(directory.path)
+    except DataError:
+        return False
+    return summary.state in (DONE, DONE_WITH_FAILURES) and summary.started == starts[-1].get("started")
+
+
+def _missing_cards(plan: Plan, directory: RunDirectory, outputs: Outputs) -> list[str]:
+    """Write the data cards of a run that an earlier start has finished, if it was killed before it wrote them."""
+    summary = load_summary(directory.path)
+    sinks = [vertex.stage for vertex in plan.vertices if isinstance(vertex.stage, FileSink)]
+    if all(has_data_card(sink.destination, summary) for sink in sinks):
+        return []
+    outputs.use_all()
+    return write_data_cards(plan, directory, outputs, summary)
+
+
+def _complete(
+    plan: Plan,
+    directory: RunDirectory,
+    observer: Observer,
+    output_tasks: int | None = None,
+    messages: Sequence[str] = (),
+) -> RunResult:
     """The result of a run that an earlier start has finished."""
+    for message in messages:
+        observer.message(message)
+    if not os.path.exists(os.path.join(directory.path, "report.html")):
+        write_report(directory.path)
     directory.remove_scratch()
+    for sink in (vertex.stage for vertex in plan.vertices if isinstance(vertex.stage, FileSink)):
+        remove_ended_lock(sink.destination.path, directory.address)
     summary = load_summary(directory.path)
     observer.message(
         f"There is nothing to do: {directory.address} holds this run, finished, and its input has not changed. To "

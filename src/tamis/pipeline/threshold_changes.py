@@ -21,7 +21,7 @@ from tamis.stages.text.filters.base import ThresholdFilter
 from tamis.stages.text.filters.chain import KeepStep, Step
 from tamis.tasks import DocumentBatch, RowNames
 
-__all__ = ["ChangedCriterion", "DroppedPositions", "changed_criteria", "check_shape"]
+__all__ = ["ChangedCriterion", "DroppedPositions", "changed_criteria", "shape_problem"]
 
 RUN_INSTEAD = "Run the whole pipeline with the new settings instead: tamis run, Pipeline.run()"
 
@@ -98,32 +98,26 @@ class DroppedPositions:
         return mask
 
 
-def check_shape(plan: Plan) -> None:
-    """Refuse a pipeline for which the new output does not follow from the scores: anything but a reader, stages that
-    treat each row by itself, and a writer of JSON lines or Parquet.
+def shape_problem(plan: Plan) -> str:
+    """Why the new output does not follow from the scores. Empty if the plan is a reader, stages that treat each row by
+    itself, and a writer of JSON lines or Parquet.
     """
     vertices = plan.vertices
     for before, vertex in zip([None, *vertices], vertices, strict=False):
-        problem = ""
         if vertex.is_source and before is not None:
-            problem = f"{vertex.name!r} comes after a stage that brings all rows together"
-        elif vertex.edges not in ({"out": vertex.index + 1}, {"out": END}):
-            problem = f"{vertex.name!r} has branches"
-        elif vertex.stage.makes_rows != "same":
-            problem = f"{vertex.name!r} makes other rows of the rows ({vertex.stage.makes_rows})"
-        if problem:
-            raise PlanError(f"thresholds cannot be changed after the run: {problem}. {RUN_INSTEAD}")
+            return f"{vertex.name!r} comes after a stage that brings all rows together"
+        if vertex.edges not in ({"out": vertex.index + 1}, {"out": END}):
+            return f"{vertex.name!r} has branches"
+        if vertex.stage.makes_rows != "same":
+            return f"{vertex.name!r} makes other rows of the rows ({vertex.stage.makes_rows})"
     sink, reader = vertices[-1].stage, vertices[1].stage if len(vertices) > 1 else None
     if not vertices[0].is_source or not isinstance(reader, ReaderStage):
-        raise PlanError(f"thresholds cannot be changed after the run: it does not begin with a reader. {RUN_INSTEAD}")
+        return "the pipeline does not begin with a reader of texts"
     if not isinstance(sink, WriterStage) or not isinstance(sink.encoder, JsonlEncoder | ParquetEncoder):
-        problem = "it does not end with a JsonlWriter or ParquetWriter without shard_bytes"
-        raise PlanError(f"thresholds cannot be changed after the run: {problem}. {RUN_INSTEAD}")
+        return "the pipeline does not end with a JsonlWriter or ParquetWriter without shard_bytes"
     if sink.partition_by is not None or sink.destination.mode == "append":
-        raise PlanError(
-            'thresholds cannot be changed after the run: the writer has partition_by or mode="append", so the files do '
-            f"not say which row is which. {RUN_INSTEAD}"
-        )
+        return 'the writer has partition_by or mode="append", so the files do not say which row is which'
+    return ""
 
 
 def changed_criteria(before: Plan, after: Plan) -> list[ChangedCriterion]:

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from tamis.errors import DataError
 from tamis.runs.dropped_rows import Thresholds
+from tamis.runs.figures import rows_read
 from tamis.runs.manifest import read_manifest
 from tamis.runs.pages import drop_query
 from tamis.runs.pages.run_view import RunView, load_view
-from tamis.runs.row_sets import LeftOut, changed_files, compare_left_out, is_recorded, read_files
+from tamis.runs.plan_paths import PlanPaths
+from tamis.runs.row_sets import LeftOut, MainWay, changed_files, compare_left_out, is_recorded, read_files
 from tamis.runs.source_rows import ReadLimits
 from tamis.runs.stats import StageStats
 
@@ -125,8 +127,11 @@ def compare_runs(run_a: str, run_b: str, examples: int = 5) -> RunComparison:
     shared = files_a.keys() & files_b.keys() if files_a or files_b else None
     if shared is not None and not shared:
         notes.append("the runs have read different files: no row is in both")
-    dropped_a = compare_left_out(run_a, run_b, shared, Thresholds(a.scores), examples)
-    dropped_b = compare_left_out(run_b, run_a, shared, Thresholds(b.scores), examples)
+    way_a, way_b = _main_way(a), _main_way(b)
+    if way_a.copies or way_b.copies:
+        notes.append("copies that a Tee has made are not compared: rows count as kept or dropped without them")
+    dropped_a = compare_left_out(way_a, way_b, shared, Thresholds(a.scores), examples)
+    dropped_b = compare_left_out(way_b, way_a, shared, Thresholds(b.scores), examples)
     return RunComparison(
         run_a,
         run_b,
@@ -142,23 +147,16 @@ def compare_runs(run_a: str, run_b: str, examples: int = 5) -> RunComparison:
     )
 
 
+def _main_way(view: RunView) -> MainWay:
+    return MainWay(view.path, frozenset().union(*(way.names for way in PlanPaths(view.outline).ways[1:])))
+
+
 def _kept_by_both(a: RunView, b: RunView, dropped_a: LeftOut, dropped_b: LeftOut, same_input: bool) -> int | None:
     """The rows that were read, less those that one of the runs left out: known if both have read the same rows."""
-    read = [_rows_read(view) for view in (a, b)]
-    if any(v.get("stage") == "Tee" for view in (a, b) for v in view.outline.get("vertices", ())):
-        return None  # a row may be kept in one branch and dropped in another
-    if not same_input or read[0] is None or read[0] != read[1] or dropped_a.has_pieces or dropped_b.has_pieces:
+    read = [rows_read(view.summary.stages) for view in (a, b)]
+    if not same_input or not read[0] or read[0] != read[1] or dropped_a.has_pieces or dropped_b.has_pieces:
         return None
     return read[0] - dropped_a.all_rows - dropped_b.rows
-
-
-def _rows_read(view: RunView) -> int | None:
-    """The rows of the input, with those that could not be read; ``None`` if stages make others of them."""
-    for stats in view.summary.stages:
-        vertex = next((v for v in view.outline.get("vertices", ()) if v["name"] == stats.name), None)
-        if vertex is not None and not vertex.get("source"):
-            return stats.rows_in
-    return None
 
 
 def _difference(view: RunView, left_out: LeftOut) -> RowDifference:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -150,8 +150,10 @@ class FinishedWork:
 
     def _add(self, line: bytes, place: tuple[int, int]) -> None:
         key = line[len(_KEY) : line.index(b'"', len(_KEY))].decode()
-        if key in self._lines and not self._next_is_retried:
-            self._stale[key] = self._drop_files
+        if key in self._lines:
+            self._forget_files_of(key)  # the new line names those that are still there
+            if not self._next_is_retried:
+                self._stale[key] = self._drop_files
         self._lines[key] = len(self._segments) - 1, *place
         self._invalid.discard(key)
         (self._retried.add if self._next_is_retried else self._retried.discard)(key)
@@ -267,8 +269,14 @@ class FinishedWork:
         return batch if batch.tasks == tasks else None  # two keys may be equal by accident
 
     def was_retried(self, key: str) -> bool:
-        """Whether rows of a batch were set aside and run again later: the batch itself has to stay as it is."""
+        """Whether rows of a batch were set aside and run again later, from the middle of the pipeline."""
         return key in self._retried
+
+    def is_needed_as_it_was(self, key: str) -> bool:
+        """Whether rows of a batch were run again later and other stages have had the rest: it cannot be repeated."""
+        if key not in self._retried or key not in self._lines:
+            return False
+        return any(entry["to"] for entry in FinishedBatch.parse(self._read(*self._lines[key])).outputs)
 
     def unused(self) -> Iterator[FinishedBatch]:
         """Batches that this start of the run had no use for: their input or a stage has changed."""
@@ -309,6 +317,27 @@ class FinishedWork:
         """A batch is processed again in this start of the run, or does not belong to it any more."""
         if self._lines.pop(key, None) is not None:
             self._stale[key] = self._drop_files
+
+    def repeated(self, key: str, files: Collection[str]) -> None:
+        """A batch was processed again: what it had made and does not make any more is removed.
+
+        Args:
+            key: The key of the batch.
+            files: What it makes now.
+        """
+        for path in self._forget_files_of(key) if key in self._lines else ():
+            if path not in files and self._is_of_this_run(path):
+                remove_file(*self._located(path))
+        self._retried.discard(key)
+        self.replaced(key)
+
+    def _forget_files_of(self, key: str) -> list[str]:
+        """Forget the files that the line of a batch names, and no line after it; returns them."""
+        named = [file["path"] for file in FinishedBatch.parse(self._read(*self._lines[key])).files]
+        own = [path for path in named if path in self._files and self._files[path].key == key]
+        for path in own:
+            del self._files[path]
+        return own
 
     def clean_drops(self) -> Iterator[tuple[str, int]]:
         """Take the rows of batches that do not count out of the drop ledger: the changed files and their sizes."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.errors import PublishError, redacted
+from tamis.errors import DataError, PublishError, redacted
 from tamis.runs.directory import RunDirectory, kept_output
 from tamis.runs.finished_work import FinishedBatch, FinishedWork
 from tamis.runs.ledger import Ledger
@@ -141,13 +141,21 @@ class RunJournal:
             published: The files they made, under temporary names.
             drops: The rows they dropped, as :meth:`tamis.runs.drops.DropLog.table` gives them.
         """
+        finals: set[str] = set()
         for item in published:
+            if item.final in finals:
+                raise DataError(
+                    f"stage {batch.stage!r}, or one after it in the same worker, has given two files this name, so one "
+                    "would replace the other",
+                    path=redacted(item.final),
+                )
+            finals.add(item.final)
             if self._check is not None:
                 self._check(item)
             if not (item.beside or self._directory.keeps(item.final)):
                 self._count(redacted(item.final), item.rows, item.nbytes)
             self.finished.supersede(redacted(item.final))
-        self.finished.replaced(batch.key)
+        self.finished.repeated(batch.key, {*map(redacted, finals)})
         record = batch.line([*batch.files, *map(ledger_entry, published)])
         syncing = [self._threads().submit(_sync, item) for item in published if item.needs_sync]
         with self._changed:

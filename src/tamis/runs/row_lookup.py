@@ -102,14 +102,19 @@ def find_file(run_dir: str, source: str) -> InputFile | None:
 
 def has_byte_positions(row_format: RowFormat | None) -> bool:
     """Whether the position of a row is the byte where it starts; else it is the number of the row, from 0."""
-    if row_format is None or row_format.kind == "parquet":
+    if row_format is None or row_format.kind in ("parquet", "arrow"):
         return False
     return row_format.kind != "csv" or not row_format.newlines_in_values
 
 
+def _has_lines(row_format: RowFormat | None) -> bool:
+    """Whether a row of a file starts with a line of text."""
+    return has_byte_positions(row_format) and row_format is not None and row_format.kind not in ("tar", "image")
+
+
 def line_of(source: str, position: int, row_format: RowFormat | None) -> int | None:
     """The number of the line that starts at a byte, from 1; ``None`` where it cannot be counted."""
-    if not has_byte_positions(row_format) or not is_local(source) or position > _COUNTED_BYTES:
+    if not _has_lines(row_format) or not is_local(source) or position > _COUNTED_BYTES:
         return None
     line, left = 1, position
     try:
@@ -127,8 +132,10 @@ def row_at_line(source: str, line: int, row_format: RowFormat | None) -> int:
     """The position of the row in a line, counted from 1; of a Parquet file, of the row of that number from 1."""
     if line < 1:
         raise DataError("lines are counted from 1", path=source)
-    if row_format is not None and row_format.kind == "parquet":
+    if row_format is not None and row_format.kind in ("parquet", "arrow"):
         return line - 1
+    if has_byte_positions(row_format) and not _has_lines(row_format):
+        raise DataError("the file has no lines", path=source, hint="Give the position, as reports show it.")
     if not has_byte_positions(row_format):
         raise DataError(
             "a value in this file may span lines, so its rows are known by their numbers and not by lines",
@@ -152,7 +159,7 @@ def row_at_line(source: str, line: int, row_format: RowFormat | None) -> int:
 
 def near_rows(source: str, position: int, row_format: RowFormat | None) -> list[int]:
     """Where rows start near a byte at which none does: the one before it, and the next one."""
-    if not has_byte_positions(row_format) or not is_local(source) or compression_of(source) is not None:
+    if not _has_lines(row_format) or not is_local(source) or compression_of(source) is not None:
         return []
     try:
         size = os.path.getsize(source)

@@ -19,7 +19,7 @@ from tamis.runs.failures import failures
 from tamis.runs.lineage import input_files
 from tamis.tasks.base import digest
 
-__all__ = ["LeftOut", "compare_left_out", "read_files"]
+__all__ = ["LeftOut", "MainWay", "compare_left_out", "read_files"]
 
 BUCKET_ROWS: Final = 16_000_000
 """Rows whose names are in memory at a time. A larger ledger is read several times, each time for some of the names."""
@@ -51,14 +51,27 @@ def read_files(run_dir: str) -> dict[str, str]:
     return {file.path: f"{file.size}/{file.version}" for file in input_files(run_dir)}
 
 
+@dataclass(frozen=True)
+class MainWay:
+    """A run, and what in its records is not about the rows themselves.
+
+    Args:
+        run_dir: The run's directory.
+        copies: The stages that copies of rows went through, which a Tee has made.
+    """
+
+    run_dir: str
+    copies: frozenset[str] = frozenset()
+
+
 def compare_left_out(
-    run: str, other: str, shared: set[str] | None, thresholds: Thresholds, examples: int = 5
+    run: MainWay, other: MainWay, shared: set[str] | None, thresholds: Thresholds, examples: int = 5
 ) -> LeftOut:
     """The rows that a run has dropped or set aside, and another has not.
 
     Args:
-        run: The directory of the run.
-        other: The directory of the other one.
+        run: The run.
+        other: The other one.
         shared: The files that both have read; ``None`` if all rows are compared.
         thresholds: The scores that the run keeps.
         examples: How many examples to give.
@@ -66,7 +79,7 @@ def compare_left_out(
     found = LeftOut()
     drawn: list[tuple[int, int, dict[str, Any]]] = []
     number = itertools.count()  # so that equal draws need not be compared further
-    count = max(1, -(-max(_rows(run), _rows(other)) // BUCKET_ROWS))
+    count = max(1, -(-max(_rows(run.run_dir), _rows(other.run_dir)) // BUCKET_ROWS))
     for bucket in range(count):
         names = [
             _keys(batch)[1][_in_bucket(batch, bucket, count)]
@@ -94,12 +107,19 @@ def compare_left_out(
     return found
 
 
-def _batches(run_dir: str, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+def _batches(run: MainWay, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
     """The drop ledger, then what was set aside, in the same columns."""
-    ledger = ledger_of(run_dir)
+    import pyarrow.dataset as ds
+
+    ledger = ledger_of(run.run_dir)
     if ledger is not None:
-        yield from ledger.to_batches(columns=columns)
-    aside = [one for one in failures(run_dir) if one.kind != "task" and one.position is not None]
+        wanted = ~ds.field("stage").isin(sorted(run.copies)) if run.copies else None
+        yield from ledger.to_batches(columns=columns, filter=wanted)
+    aside = [
+        one
+        for one in failures(run.run_dir)
+        if one.kind != "task" and one.position is not None and one.stage not in run.copies
+    ]
     if aside:
         values: dict[str, list[Any]] = {
             "stage": [one.stage for one in aside],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from tamis.errors import DataError
@@ -15,7 +16,7 @@ from tamis.runs.output_rows import OutputRow, find_output_rows
 from tamis.runs.pages import drop_query
 from tamis.runs.pages.run_view import RunView, load_view
 from tamis.runs.past_runs import KILLED, RUNNING
-from tamis.runs.plan_paths import PlanPaths
+from tamis.runs.plan_paths import PlanPaths, Way
 from tamis.runs.row_lookup import (
     RowName,
     find_file,
@@ -51,6 +52,8 @@ class RowEnd:
         files: The output files it is in: one, or several where it could not be found which of them.
         line: The number of the line, or of the row in a Parquet file, of the only output file; from 1.
         scores: The scores of a kept row, as far as the output has them as columns.
+        original: Of a duplicate, the name of the row that is kept in its place.
+        copy: The Tee that made the copy which this is about; empty for the row itself.
     """
 
     row: str
@@ -63,6 +66,8 @@ class RowEnd:
     files: tuple[str, ...] = ()
     line: int | None = None
     scores: dict[str, Any] = field(default_factory=dict)
+    original: str = ""
+    copy: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class RowStory:
         values: The row as it is in its source.
         text: Its text.
         problem: Why it could not be read back from its source; empty if it was.
-        ends: What became of it. A row that was split has several ends.
+        ends: What became of it. A row that was split has several ends, and the copies that a Tee makes have their own.
         stages: What happened at each stage, in the order of the plan.
     """
 
@@ -107,8 +112,11 @@ class RowStory:
 
     @property
     def fate(self) -> str:
-        """What became of the row: the fate of all pieces, or ``"split"`` if they have different ones."""
-        fates = {end.fate for end in self.ends}
+        """What became of the row: the fate of all pieces, or ``"split"`` if they have different ones.
+
+        What became of copies does not count.
+        """
+        fates = {end.fate for end in self.ends if not end.copy}
         return fates.pop() if len(fates) == 1 else "split"
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,15 +171,16 @@ class _Search:
         row = self._read()
         if row.problem and not drops and not failed:
             self._refuse(row)
-        ends = [self._dropped(drop, row) for drop in drops]
-        ends += [
-            RowEnd(f.name if f.kind == "row" else str(name), "set aside", f.stage, f.problem)
-            for f in self._relevant(failed)
-        ]
-        if not ends:
-            ends += self._kept(row)
-        elif all(part.startswith(f"{name.part}/") for part in [*(d.part for d in drops), *(f.part for f in failed)]):
-            ends += self._other_pieces(row)
+        failed = self._relevant(failed)
+        ends: list[RowEnd] = []
+        for way in self._paths.ways:
+            ends += self._ends(
+                way,
+                row,
+                [drop for drop in drops if self._paths.way_of(drop.stage) is way],
+                [one for one in failed if self._paths.way_of(one.stage) is way],
+                ends,
+            )
         return RowStory(
             str(name),
             name.source,
@@ -184,6 +193,47 @@ class _Search:
             ends,
             list(self._steps(ends)),
         )
+
+    def _ends(
+        self,
+        way: Way,
+        row: SourceRow,
+        drops: Sequence[DroppedRow],
+        failed: Sequence[Failed],
+        before: Sequence[RowEnd],
+    ) -> list[RowEnd]:
+        """What became of the row on one way: none if it did not come there.
+
+        Args:
+            way: The way.
+            row: The row.
+            drops, failed: What the records say of it there.
+            before: What became of it on the ways before.
+        """
+        ends = [self._dropped(drop, row) for drop in drops]
+        ends += [
+            RowEnd(f.name if f.kind == "row" else str(self._name), "set aside", f.stage, f.problem) for f in failed
+        ]
+        if not ends:
+            came = self._came_to(way, before)
+            ends += self._kept(row, way, is_sure=came == "passed") if came != "not reached" else ()
+        elif all(
+            part.startswith(f"{self._name.part}/") for part in [*(d.part for d in drops), *(f.part for f in failed)]
+        ):
+            ends += self._other_pieces(row, way)
+        return [replace(end, copy=way.tee) for end in ends]
+
+    def _came_to(self, way: Way, before: Sequence[RowEnd]) -> str:
+        """Whether the row came to a way: ``"passed"``, ``"maybe"`` or ``"not reached"``."""
+        if not way.tee:
+            return "passed"
+        found = {"not reached"}
+        for end in before:
+            if end.copy != self._paths.way_of(way.tee).tee or end.fate == "not processed":
+                continue
+            is_known = end.fate != "unknown" and self._paths.way_of(end.stage).tee == end.copy
+            found.add(self._paths.passed(way.tee, end.stage if is_known else ""))
+        return "passed" if "passed" in found else "maybe" if "maybe" in found else "not reached"
 
     def _is_meant(self, part: str) -> bool:
         """Whether a record of a piece is about the row: the piece itself, what it is a piece of, or a piece of it."""
@@ -217,15 +267,17 @@ class _Search:
         return [f for f in failed if f.kind != "task" or not f.source or f.task in tasks or len(self._file.tasks) == 1]
 
     def _dropped(self, drop: DroppedRow, row: SourceRow) -> RowEnd:
-        end = RowEnd(drop.name, "dropped", drop.stage, drop.reason, drop.score, drop.low, drop.high)
+        end = RowEnd(
+            drop.name, "dropped", drop.stage, drop.reason, drop.score, drop.low, drop.high, original=drop.original
+        )
         places = self._paths.places_of_dropped(drop.stage)
         if not places:
             return end
-        made = self._made()
-        files = [file for file in made.files if any(file["path"].startswith(place) for place in places)]
+        files = [file for file in self._made.files if any(file["path"].startswith(place) for place in places)]
         found = self._found(row, files)
         return replace(end, files=found.files, line=found.line)
 
+    @cached_property
     def _made(self) -> MadeFiles:
         """The files that may hold the row."""
         tasks: set[str] | None = None
@@ -253,10 +305,10 @@ class _Search:
             fields += [name for name in (given if isinstance(given, list) else [given]) if isinstance(name, str)]
         return {name: row.values[name] for name in dict.fromkeys(fields) if name in row.values}
 
-    def _other_pieces(self, row: SourceRow) -> Iterator[RowEnd]:
+    def _other_pieces(self, row: SourceRow, way: Way) -> Iterator[RowEnd]:
         """Where pieces of a row are that was split, if other pieces were dropped or set aside."""
         text = self._view.text_of(row) if row.values else ""
-        rows = find_output_rows(row.values, self._kept_files(self._made()))
+        rows = find_output_rows(row.values, self._kept_files(way))
         pieces = [r for r in rows if any(isinstance(v, str) and v in text and v for v in r.values.values())]
         if pieces:
             paths = tuple(dict.fromkeys(piece.path for piece in pieces))
@@ -267,29 +319,44 @@ class _Search:
             reason = "other pieces of it, if there are any: which pieces are kept is not recorded"
             yield RowEnd(str(self._name), "unknown", reason=reason)
 
-    def _kept_files(self, made: MadeFiles) -> list[dict[str, Any]]:
-        """Of some files, those that are not of rows that were dropped."""
+    def _kept_files(self, way: Way) -> list[dict[str, Any]]:
+        """Of the files that may hold the row, those of a way that are not of rows that were dropped."""
         dropped = self._paths.places_of_dropped()
-        return [f for f in made.files if not any(f["path"].startswith(place) for place in dropped)]
+        return [
+            file
+            for file in self._made.files
+            if not any(file["path"].startswith(place) for place in dropped)
+            and self._paths.way_of(self._paths.writer_of(file["path"])) is way
+        ]
 
-    def _kept(self, row: SourceRow) -> Iterator[RowEnd]:
-        """Where a row is that was neither dropped nor set aside."""
+    def _kept(self, row: SourceRow, way: Way, *, is_sure: bool) -> Iterator[RowEnd]:
+        """Where a row is that was neither dropped nor set aside.
+
+        Args:
+            row: The row.
+            way: The way that is meant.
+            is_sure: Whether it is known that the row came there; if not, it counts only where it is found.
+        """
         name = str(self._name)
-        made = self._made()
-        files = self._kept_files(made)
+        files = self._kept_files(way)
+        if not is_sure:
+            rows = find_output_rows(row.values, files) if row.values else []
+            files = [file for file in files if file["path"] in {found.path for found in rows}]
+            if not files:
+                return
         if self._file is None and row.problem:
             yield RowEnd(
                 name,
                 "unknown",
                 reason="it was neither dropped nor set aside; the run does not record whether its input has this row",
             )
-        elif not made.is_finished:
+        elif not self._made.is_finished:
             is_over = self._view.summary.state not in (RUNNING, KILLED)
             why_not = "the run ended before it came to this row" if is_over else "the run has not come to this row"
             yield RowEnd(name, "not processed", reason=why_not)
         elif not files:
             reason = "the run wrote no file for it: it is among the tasks of its result"
-            yield RowEnd(name, "kept", reason="" if self._paths.writers else reason)
+            yield RowEnd(name, "kept", reason="" if way.names & self._paths.writers.keys() else reason)
         else:
             found = self._found(row, files)
             stages = {self._paths.writer_of(path) for path in found.files}
@@ -303,6 +370,8 @@ class _Search:
             target = end.stage if end.stage in told else ""
             word = {"kept": "written", "not processed": "not reached"}.get(end.fate, end.fate)
             for stage in told:
+                if self._paths.way_of(stage).tee != end.copy:
+                    continue
                 if stage == target:
                     event = word
                 elif end.fate == "dropped" and stage in {self._paths.writer_of(path) for path in end.files}:
@@ -313,4 +382,7 @@ class _Search:
                     event = self._paths.passed(stage, target)
                 if event not in told[stage]:
                     told[stage].append(event)
-        yield from (StageStep(stage, tuple(events)) for stage, events in told.items())
+        came = {end.copy for end in ends}
+        for stage, events in told.items():
+            is_left_out = self._paths.way_of(stage).tee not in came
+            yield StageStep(stage, ("not reached",) if is_left_out else tuple(events))

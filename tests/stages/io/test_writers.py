@@ -417,6 +417,11 @@ def test_an_output_directory_that_is_not_utf8_is_refused(tmp_path: Path) -> None
         JsonlWriter(f"{tmp_path}/out\udcff")
 
 
+def test_a_partition_is_by_one_column(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"JsonlWriter\(partition_by=\['lang'\]\): give the name of one column"):
+        JsonlWriter(str(tmp_path), partition_by=["lang"])
+
+
 def test_making_a_writer_touches_nothing(tmp_path: Path) -> None:
     (tmp_path / "part-000000.jsonl").write_text("old")
     JsonlWriter(str(tmp_path), mode="overwrite")

@@ -42,7 +42,7 @@ from tamis.stages.io.paths import (
 from tamis.stages.io.retries import with_retries
 from tamis.stages.io.sink import FileSink
 
-__all__ = ["MARKER", "OutputDirectory", "WriterRun"]
+__all__ = ["MARKER", "OutputDirectory", "WriterRun", "remove_ended_lock"]
 
 MARKER = ".tamis.json"
 """The file in an output directory that names the runs whose output it holds."""
@@ -51,6 +51,14 @@ LOCK = ".tamis.lock"
 
 _KEPT_RUNS = 1000
 """How many runs the marker of a directory that is appended to names."""
+
+
+def remove_ended_lock(directory: str, run_dir: str) -> None:
+    """Remove the lock that a killed run has left in an output directory on this machine, if no run holds it."""
+    path = join(directory, LOCK)
+    if is_local(path) and os.path.exists(path):
+        with contextlib.suppress(PlanError, OSError):
+            acquire(path, run_dir).release()
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,8 @@ class Writer(CompositeStage[DocumentBatch, FileGroup]):
         owner = type(self).__name__
         self.path = path_text(self.path)
         check_names(owner, "fields", self.fields)
+        if self.partition_by is not None and not isinstance(self.partition_by, str):
+            raise PlanError(f"{owner}(partition_by={self.partition_by!r}): give the name of one column")
         if self.format_arguments is not None:
             check_arguments(owner, "write_kwargs", self.write_kwargs, ("storage_options", *self.format_arguments))
         self.decompose()

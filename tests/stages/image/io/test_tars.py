@@ -261,9 +261,11 @@ def test_the_stage_of_nemo_curator_reads_what_partitioning_lists(tmp_path: Path)
 # -- writing
 
 
-def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_images", [4, 25])
+def test_what_is_written_is_read_back_equal(tmp_path: Path, batch_images: int) -> None:
     write_tar(tmp_path / "a.tar", samples(25))
-    stages = (WebDatasetReader(str(tmp_path / "a.tar"), batch_images=4), ImageWriterStage(str(tmp_path / "out"), 10))
+    reader = WebDatasetReader(str(tmp_path / "a.tar"), batch_images=batch_images)
+    stages = (reader, ImageWriterStage(str(tmp_path / "out"), 10))
     read(*stages, executor=LocalExecutor(workers=2, substrate="threads"))
     tars = sorted((tmp_path / "out").glob("*.tar"))
     assert len(tars) == 3
@@ -279,7 +281,9 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
     with tarfile.open(tars[0]) as tar:
         heads = {(m.mtime, m.uid, m.gid, m.uname, m.mode) for m in tar}
         assert heads == {(0, 0, 0, "", 0o644)}
-        assert len(tar.getnames()) == 24
+        assert len(tar.getnames()) == (24 if batch_images == 4 else 30)
+    card = json.loads((tmp_path / "out" / "RUN.json").read_text())
+    assert (card["output"]["files"], card["output"]["rows"]) == (3, 25)
 
 
 def test_the_same_input_gives_the_same_bytes_whatever_the_workers_and_parts(tmp_path: Path) -> None:
