@@ -74,6 +74,16 @@ def test_rows_keep_their_names_when_a_task_is_cut(tmp_path: Path) -> None:
     assert result.stage("Sizes").dropped == {"five": 3}
 
 
+def test_the_parts_of_a_task_have_identities_of_their_own() -> None:
+    (task,) = tasks_of(5)
+    task.order, task.task_id = (3,), "one"
+    stage = Sizes()
+    stage.batch_rows = 2
+    parts = [call.part for call in calls_of(stage, [task])]
+    assert [part.order for part in parts if part is not None] == [(3, 0), (3, 1), (3, 2)]
+    assert len({part.task_id for part in parts if part is not None}) == 3
+
+
 def test_batches_by_bytes_and_tokens(tmp_path: Path) -> None:
     by_bytes = run(tmp_path / "b", Sizes().with_(batch_bytes=1000), tasks_of(8, text="x" * 240))
     assert [row["given"] for task in by_bytes for row in task.data.to_pylist()] == [4] * 3 + [4] * 3

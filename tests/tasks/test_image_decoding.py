@@ -16,6 +16,7 @@ from made_images import broken_images, photograph, png_of, saved
 from PIL import Image, ImageOps
 
 from tamis.errors import DataError
+from tamis.kernels.resize import axis_weights
 from tamis.tasks import ImageBatch, image_decoding
 
 
@@ -73,6 +74,28 @@ def test_other_formats_have_orientations_too(kind: str) -> None:
     exif[0x0112] = 6
     data = saved(photograph(96, 64), kind, exif=exif, **({"lossless": True} if kind == "WEBP" else {}))
     assert np.array_equal(pixels_of(data), np.rot90(np.asarray(photograph(96, 64)), 3))
+
+
+def test_a_turned_tiff_has_the_size_that_is_seen() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    heads = of(saved(photograph(96, 64), "TIFF", exif=exif)).with_metadata()
+    assert [heads[name].to_pylist() for name in ("width", "height")] == [[64], [96]]
+
+
+def test_orientations_may_be_numbers_of_four_bytes(decoder: str) -> None:
+    entry = b"\1\x12\0\4\0\0\0\1\0\0\0\6"  # type 4 is LONG
+    data = saved(photograph(96, 64), exif=b"Exif\0\0MM\0*\0\0\0\x08\0\1" + entry + bytes(4))
+    assert np.array_equal(pixels_of(data), with_pillow(data))
+    assert pixels_of(data).shape == (96, 64, 3)
+
+
+def test_a_picture_a_pixel_wide_needs_no_more_memory_than_what_is_seen_of_it() -> None:
+    tall = np.arange(30_000, dtype=np.uint8)[:, None, None].repeat(3, 2)
+    square = next(of(saved(Image.fromarray(tall), "PNG")).squares(224))
+    middle = Image.fromarray(tall[14_990:15_010]).resize((224, 224 * 20), Image.Resampling.BICUBIC)
+    assert np.array_equal(square, np.asarray(middle)[2240 - 112 : 2240 + 112])
+    assert axis_weights(30_000, 224 * 30_000, "bicubic", (0, 224))[2].shape == (224, 5)
 
 
 def test_the_inverted_cmyk_of_adobe_is_right(decoder: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,13 +94,17 @@ def _can_join(stage: Stage, task: Task[Any], following: Task[Any]) -> bool:
 
 
 def _parts(task: Task[Any], sizes: NDArray[np.float64], most: int) -> Iterator[Task[Any]]:
-    """Consecutive rows, as many as fit each time, at least one."""
+    """Consecutive rows, as many as fit each time, at least one. Each part has an identity: files are named by it."""
     ends = np.cumsum(sizes)
     start = 0
-    while start < len(ends):
+    for number in itertools.count():
+        if start == len(ends):
+            return
         before = ends[start - 1] if start else 0.0
         stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
-        yield task.select(range(start, stop))
+        part = task.select(range(start, stop))
+        part.order, part.task_id = (*task.order, number), digest(task.task_id, str(number))
+        yield part
         start = stop
 
 

@@ -53,23 +53,29 @@ _Axis = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
 
 @functools.lru_cache(256)
-def axis_weights(size: int, new_size: int, resample: str) -> _Axis:
+def axis_weights(size: int, new_size: int, resample: str, part: tuple[int, int] | None = None) -> _Axis:
     """For each new column the first one that it is made of, how many there are, and their weights.
 
     As in Pillow's ``Resample.c``: weights in double precision, normalised, then rounded to fractions of 1 << 22.
+
+    Args:
+        size, new_size: How many columns there are, and how many are wanted.
+        resample: One of :data:`RESAMPLINGS`.
+        part: The first of the new columns that is needed and the end of them; all when not given.
     """
+    first, end = part or (0, new_size)
     function, reach = RESAMPLINGS[resample]
     scale = size / new_size
     wider = max(scale, 1.0)
     support = reach * wider
     taps = math.ceil(support) * 2 + 1
-    centers = (np.arange(new_size) + 0.5) * scale
+    centers = (np.arange(first, end) + 0.5) * scale
     begins = np.maximum((centers - support + 0.5).astype(np.int64), 0)
     counts = np.minimum((centers + support + 0.5).astype(np.int64), size) - begins
     numbers = np.arange(taps)
     weights = function((numbers + begins[:, None] - centers[:, None] + 0.5) * (1.0 / wider))
     weights[numbers >= counts[:, None]] = 0.0
-    totals = np.zeros(new_size)
+    totals = np.zeros(end - first)
     for number in range(taps):  # one after the other, as the last bits of a sum depend on the order
         totals += weights[:, number]
     weights = np.divide(weights, totals[:, None], out=weights, where=totals[:, None] != 0)
@@ -133,8 +139,8 @@ def _resized(
 ) -> NDArray[np.uint8]:
     """Part of a picture in another size: first along the rows, then along the columns."""
     left, top, right, bottom = crop
-    x_axis = _part(axis_weights(pixels.shape[1], width, resample), left, right)
-    y_axis = _part(axis_weights(pixels.shape[0], height, resample), top, bottom)
+    x_axis = axis_weights(pixels.shape[1], width, resample, (left, right))
+    y_axis = axis_weights(pixels.shape[0], height, resample, (top, bottom))
     kernel = native.load("resize")
     if kernel is None:
         return _along_rows(_along_rows(pixels, *x_axis).swapaxes(0, 1), *y_axis).swapaxes(0, 1)
@@ -150,11 +156,6 @@ def _resized(
         *(np.empty(rows * padded + 64, np.uint8), np.empty(padded, np.uint8), resized.reshape(-1)),
     )
     return resized
-
-
-def _part(axis: _Axis, first: int, end: int) -> _Axis:
-    begins, counts, weights = axis
-    return begins[first:end], counts[first:end], weights[first:end]
 
 
 def _along_rows(

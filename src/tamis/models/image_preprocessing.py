@@ -69,12 +69,14 @@ class ImagePreprocessing:
         short, long = sorted((height, width))
         new_long = int(self.shorter_side * long / short)
         new_height, new_width = (self.shorter_side, new_long) if height <= width else (new_long, self.shorter_side)
-        made = _resized(pixels, new_height, new_width, self.resample)
         top, left = (new_height - self.height) // 2, (new_width - self.width) // 2
-        if top < 0 or left < 0:  # the part that is cut out is larger than the image: black around it
-            around = ((max(0, -top), max(0, -top) + 1), (max(0, -left), max(0, -left) + 1), (0, 0))
-            made, top, left = np.pad(made, around), max(0, top), max(0, left)
-        return np.ascontiguousarray(made[top : top + self.height, left : left + self.width])
+        crop = (max(0, left), max(0, top), min(left + self.width, new_width), min(top + self.height, new_height))
+        made = _resized(pixels, new_height, new_width, self.resample, crop)
+        if top >= 0 and left >= 0:
+            return made
+        seen = np.zeros((self.height, self.width, 3), np.uint8)  # it is larger than the image: black around that
+        seen[crop[1] - top : crop[3] - top, crop[0] - left : crop[2] - left] = made
+        return seen
 
 
 def read_preprocessing(folder: str | Path, model: str) -> ImagePreprocessing:
@@ -161,14 +163,18 @@ def _checked(
     return ImagePreprocessing(*size, shorter_side, str(resample), tuple(mean), tuple(std), scale)
 
 
-def _resized(pixels: NDArray[np.uint8], height: int, width: int, resample: str) -> NDArray[np.uint8]:
+def _resized(
+    pixels: NDArray[np.uint8], height: int, width: int, resample: str, crop: tuple[int, int, int, int] | None = None
+) -> NDArray[np.uint8]:
+    """A picture in another size, or the part of that between left, top, right and bottom."""
     if resample in RESAMPLINGS:
-        return resize(pixels, width, height, resample)
+        return resize(pixels, width, height, resample, crop)
     try:
         from PIL import Image
     except ImportError as error:
         raise MissingExtraError("making images smaller", package="pillow", extra="image") from error
-    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling[resample.upper()]))
+    made = Image.fromarray(pixels).resize((width, height), Image.Resampling[resample.upper()])
+    return np.asarray(made if crop is None else made.crop(crop))
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -9,11 +9,10 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
+from tamis.stages.image.io.samples import IMAGE_ENDINGS
 from tamis.stages.io.paths import is_local
 
-__all__ = ["IMAGE_ENDINGS", "image_at_path", "image_file", "tar_images", "tar_rows"]
-
-IMAGE_ENDINGS: Final = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
+__all__ = ["image_at_path", "image_file", "tar_images", "tar_rows"]
 
 _BLOCK: Final = 512
 _COMPANIONS: Final = 8

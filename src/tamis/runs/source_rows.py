@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from tamis.errors import DataError, TamisError
-from tamis.runs.image_rows import IMAGE_ENDINGS, image_file, tar_rows
+from tamis.runs.image_rows import image_file, tar_rows
 from tamis.runs.thumbnails import Thumbnail
 from tamis.sizes import size_text
+from tamis.stages.image.io.samples import IMAGE_ENDINGS
 from tamis.stages.io.byte_streams import BOM, byte_stream
-from tamis.stages.io.paths import COMPRESSED, base_name, compression_of, is_local, open_read, reading
+from tamis.stages.io.paths import COMPRESSED, COMPRESSED_TARS, base_name, compression_of, is_local, open_read, reading
 from tamis.tasks import FileSlice
 
 __all__ = ["KINDS", "ReadLimits", "RowFormat", "SourceRow", "format_of", "read_rows"]
@@ -40,7 +41,7 @@ KINDS: Final[dict[str, Kind]] = {
     ".tsv": "csv",
     ".txt": "text",
     ".md": "text",
-    ".tar": "tar",
+    **dict.fromkeys((".tar", *COMPRESSED_TARS), "tar"),
     **dict.fromkeys(IMAGE_ENDINGS, "image"),
 }
 """The format that the ending of a file's name stands for, before the ending of a compression."""

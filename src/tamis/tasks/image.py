@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import MediumError
 from tamis.kernels.resize import RESAMPLINGS, resize
-from tamis.tasks.image_decoding import MAX_PIXELS, Size, decode, in_order, is_turned, open_image, reasons
+from tamis.tasks.image_decoding import MAX_PIXELS, Size, decode, in_order, open_image, reasons, upright_size
 from tamis.tasks.media import MediaBatch, array_columns, shaped_arrays
 
 __all__ = ["ImageBatch", "ImageObject"]
@@ -210,7 +210,7 @@ class ImageBatch(MediaBatch):
     def _head(self, file: BinaryIO, row: int) -> tuple[int, int, str]:
         try:
             image = open_image(file)
-            width, height = image.size[::-1] if is_turned(image) else image.size
+            width, height = upright_size(image)
         except reasons() as e:
             raise MediumError(f"the image {self.row_name(row)} cannot be read: {e}") from e
         return width, height, image.format

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tamis.errors import MissingExtraError
 from tamis.tasks.jpeg_head import JpegHead, jpeg_head
 
-__all__ = ["MAX_PIXELS", "Size", "check_size", "decode", "in_order", "is_turned", "open_image", "reasons"]
+__all__ = ["MAX_PIXELS", "Size", "check_size", "decode", "in_order", "open_image", "reasons", "upright_size"]
 
 MAX_PIXELS = 89_478_485
 """Images with more pixels are refused: a small file can claim to be of any size. Pillow warns from here on."""
@@ -155,20 +155,21 @@ def _upright(pixels: Pixels, orientation: int) -> Pixels:
     return np.ascontiguousarray(pixels[:: -1 if flips_rows else 1, :: -1 if flips_columns else 1])
 
 
-def is_turned(image: Any) -> bool:
-    """Whether the orientation of an image of Pillow's exchanges its width and its height."""
-    return image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+def upright_size(image: Any) -> Size:
+    """Width and height of an image of Pillow's as it is meant to be seen."""
+    width, height = image.size
+    if image.format == "TIFF":  # of which Pillow may or may not have exchanged them, depending on its version
+        width, height = (int(image.tag_v2[tag]) for tag in (256, 257))
+    return (height, width) if image.getexif().get(0x0112, 1) in (5, 6, 7, 8) else (width, height)
 
 
 def _with_pillow(data: Any, needed: Callable[[Size], Size] | None, max_pixels: int) -> tuple[Pixels, Size]:
     image = open_image(BytesIO(data))
     check_size(image.width, image.height, max_pixels)
-    whole = image.size
     from PIL import ImageOps
 
     if image.format == "JPEG":
-        if is_turned(image):
-            whole = whole[::-1]
+        whole = upright_size(image)
         if needed is not None:
             least = needed(whole)
             image.draft(None, least if whole == image.size else least[::-1])

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 __all__ = ["JpegHead", "jpeg_head"]
 
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_INTEGERS = {3: 2, 4: 4, 8: 2, 9: 4}
+"""The types of EXIF that are integers, and how many bytes they have: it asks for 3, and cameras write others too."""
+
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD8)})
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _XMP_ORIENTATION = re.compile(rb"tiff:Orientation(?:=[\"']|>)([1-8])")
@@ -92,6 +95,7 @@ def _orientation(segment: bytes) -> int:
         if entry + 12 > len(tiff):
             break
         if number(entry, 2) == 0x0112:
-            value = number(entry + 8, 2)
-            return value if 1 <= value <= 8 and number(entry + 2, 2) == 3 else 0
+            size = _INTEGERS.get(number(entry + 2, 2))
+            value = number(entry + 8, size) if size is not None else 0
+            return value if 1 <= value <= 8 else 0
     return 0

@@ -8,14 +8,15 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from tamis.errors import DataError, PlanError, did_you_mean
-from tamis.runs.image_rows import IMAGE_ENDINGS, tar_images
+from tamis.runs.image_rows import tar_images
 from tamis.stages.image.io.image_files import ImageFolderReader, ImageFolderReaderStage
 from tamis.stages.image.io.image_reader import ImageReader
+from tamis.stages.image.io.samples import IMAGE_ENDINGS
 from tamis.stages.image.io.struct_column import UnpackImages
-from tamis.stages.image.io.web_dataset import WebDatasetReader
+from tamis.stages.image.io.web_dataset import TAR_ENDINGS, WebDatasetReader
 from tamis.stages.io import FilePartitioningStage, ParquetReader
 from tamis.stages.io.listing import Listing
-from tamis.stages.io.paths import absolute, base_name, open_read
+from tamis.stages.io.paths import absolute, base_name, open_read, with_compressions
 from tamis.tasks import FileSlice
 
 __all__ = ["IMAGE_FORMATS", "ImageFormat", "count_images", "image_reader", "is_for_images"]
@@ -25,7 +26,7 @@ IMAGE_FORMATS: Final = ("tar", "folder", "parquet")
 
 _LOOKED_AT: Final = 2_000
 _LOOKED_AT_TARS: Final = 4
-_ENDINGS: Final = (".tar", ".tgz", ".tar.gz", *IMAGE_ENDINGS)
+_ENDINGS: Final = (*with_compressions(TAR_ENDINGS), *IMAGE_ENDINGS)
 
 
 def is_for_images(paths: list[str]) -> bool:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 """File name endings that mean a compressed stream, and the name of its format."""
 
+COMPRESSED_TARS = {".tgz": "gzip", ".tzst": "zstd", ".tbz2": "bzip2", ".txz": "xz"}
+"""The same for tars, in one ending."""
+
 _EXTRAS = {
     "http": ("aiohttp", "http"),
     "https": ("aiohttp", "http"),
@@ -130,7 +133,8 @@ def compression_of(path: str) -> str | None:
     >>> compression_of("a.jsonl.gz"), compression_of("a.jsonl")
     ('gzip', None)
     """
-    return COMPRESSED.get(os.path.splitext(base_name(path))[1].lower())
+    ending = os.path.splitext(base_name(path))[1].lower()
+    return COMPRESSED.get(ending) or COMPRESSED_TARS.get(ending)
 
 
 def with_compressions(extensions: Iterable[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from tamis.errors import DataError, PlanError, StageError
 from tamis.stages.file_partitioning import FilePartitioningStage
 from tamis.stages.image.io import (
     ConvertImageBatchToDocumentBatchStage,
+    ImageReader,
     ImageReaderStage,
     ImageWriterStage,
     WebDatasetReader,
@@ -236,6 +237,58 @@ def test_companions_that_cannot_be_read_are_set_aside(tmp_path: Path) -> None:
         read(WebDatasetReader(path))
 
 
+def test_json_that_no_table_can_hold_is_set_aside_with_its_image_alone(tmp_path: Path) -> None:
+    odd = [
+        ("a.jpg", picture(1)),
+        ("a.json", b'{"n": 1e999}'),
+        ("b.jpg", picture(2)),
+        ("b.json", b'\xef\xbb\xbf{"n": 3}'),
+    ]
+    path = str(write_tar(tmp_path / "a.tar", odd))
+    result = read(WebDatasetReader(path, on_error="quarantine"), run_dir=str(tmp_path / "run"))
+    assert images_of(result).select(["image_id", "n"]).to_pylist() == [{"image_id": "b", "n": 3}]
+    assert "too large for a 64-bit float" in result.failures[0].problem
+
+
+def test_two_samples_with_the_same_key_stay_apart(tmp_path: Path) -> None:
+    files = [(name, data) for n in (1, 2) for name, data in (("a.jpg", picture(n)), ("a.txt", b"text %d" % n))]
+    table = images_of(read(WebDatasetReader(str(write_tar(tmp_path / "a.tar", files)))))
+    assert table["caption"].to_pylist() == ["text 1", "text 2"]
+
+
+def test_names_that_are_not_utf8_stay_different(tmp_path: Path) -> None:
+    files = [(name, data) for n in "éè" for name, data in ((f"{n}.jpg", picture(1)), (f"{n}.txt", n.encode()))]
+    options = {"format": tarfile.GNU_FORMAT, "encoding": "latin-1"}
+    table = images_of(read(WebDatasetReader(str(write_tar(tmp_path / "a.tar", files, **options)))))
+    assert table["image_id"].to_pylist() == ["\\xe9", "\\xe8"]
+    assert table["caption"].to_pylist() == ["é", "è"]
+
+
+def test_links_and_sparse_files_are_set_aside_with_the_reason(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("a.jpg", picture(1))])
+    with tarfile.open(tmp_path / "a.tar", "a") as tar:
+        for name, kind in (("b.jpg", tarfile.LNKTYPE), ("c.jpg", tarfile.SYMTYPE)):
+            head = tarfile.TarInfo(name)
+            head.type, head.linkname = kind, "a.jpg"
+            tar.addfile(head)
+        head = tarfile.TarInfo("GNUSparseFile.0/d.jpg")
+        head.size, head.pax_headers = 512, {"GNU.sparse.major": "1", "GNU.sparse.name": "d.jpg"}
+        tar.addfile(head, io.BytesIO(bytes(512)))
+    result = read(WebDatasetReader(str(tmp_path / "a.tar"), on_error="quarantine"), run_dir=str(tmp_path / "run"))
+    assert images_of(result)["image_id"].to_pylist() == ["a"]
+    said = " ".join(sorted(each.problem for each in result.failures))
+    assert [name in said for name in ("'b.jpg'", "'c.jpg'", "'d.jpg'")] == [True] * 3
+    assert (said.count("a link to 'a.jpg'"), said.count("sparse")) == (2, 1)
+
+
+@pytest.mark.parametrize("blocksize", [None, 1])
+def test_numbers_of_images_count_those_that_cannot_be_read(tmp_path: Path, blocksize: int | None) -> None:
+    path = str(write_tar(tmp_path / "a.tar", [("x.jpg", picture(1)), ("x.json", b"["), *samples(2)]))
+    reader = WebDatasetReader(path, blocksize=blocksize, on_error="quarantine", image_ids="number")
+    found = images_of(read(reader, run_dir=str(tmp_path / "run")))
+    assert found["image_id"].to_pylist() == ["a_000001", "a_000002"]
+
+
 def test_a_name_is_cut_at_its_first_dot_as_webdataset_does() -> None:
     assert key_of("a.b/c.d.e") == ("a.b/c", "d.e")
     assert key_of("noending") is None
@@ -299,6 +352,16 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_workers_and_parts(tmp_
         written.append({path.name: path.read_bytes() for path in out.glob("images-*")})
     assert len(written[0]) == 8
     assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("images_per_tar", [1, 4, 10])
+def test_a_batch_larger_than_a_tar_goes_into_several(tmp_path: Path, images_per_tar: int) -> None:
+    write_tar(tmp_path / "a.tar", samples(10))
+    read(WebDatasetReader(str(tmp_path / "a.tar")), ImageWriterStage(str(tmp_path / "out"), images_per_tar))
+    tars = sorted((tmp_path / "out").glob("*.tar"))
+    assert len(tars) == -(-10 // images_per_tar)
+    after = images_of(read(ImageReader(str(tmp_path / "out"))))  # the tars: what else is there is their index
+    assert after["image_id"].to_pylist() == [f"{number:04d}" for number in range(10)]
 
 
 def test_pixels_become_jpeg_and_odd_ids_survive(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,12 +13,12 @@ from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.image.io.image_files import ImageFiles, ImageFolderReader
 from tamis.stages.image.io.samples import IMAGE_ENDINGS
 from tamis.stages.image.io.struct_column import UnpackImages
-from tamis.stages.image.io.web_dataset import TarPartsStage, WebDatasetReader, WebDatasetReaderStage
+from tamis.stages.image.io.web_dataset import TAR_ENDINGS, TarPartsStage, WebDatasetReader, WebDatasetReaderStage
 from tamis.stages.io.arrow import ArrowReader
 from tamis.stages.io.listing import Listing
 from tamis.stages.io.parquet import ParquetReader
 from tamis.stages.io.partitioning import FilePartitioningStage
-from tamis.stages.io.paths import absolute, compression_of, with_compressions
+from tamis.stages.io.paths import COMPRESSED, absolute, with_compressions
 from tamis.stages.io.readers import Reader
 from tamis.tasks import FileGroup, ImageBatch
 
@@ -75,9 +76,14 @@ class ImageReaderStage(CompositeStage[FileGroup, ImageBatch]):
         ]
         if self.file_paths is None:
             return stages
-        listing = FilePartitioningStage(self.file_paths, file_extensions=[".tar"], storage_options=self.storage_options)
+        listing = FilePartitioningStage(
+            self.file_paths, file_extensions=list(TAR_ENDINGS), storage_options=self.storage_options
+        )
         return [listing, *stages]
 
+
+_LOOKED_AT = 1000
+"""How many files are looked at to find out what there is."""
 
 _TABLES: dict[str, type[Reader]] = {".parquet": ParquetReader, ".arrow": ArrowReader}
 
@@ -86,8 +92,9 @@ _TABLES: dict[str, type[Reader]] = {".parquet": ParquetReader, ".arrow": ArrowRe
 class ImageReader(ImageFiles):
     """Read images from tars in the layout of WebDataset, from Parquet and Arrow files, or from files of their own.
 
-    The first file decides which of these it is. To say so yourself, and for more settings, use
-    :class:`WebDatasetReader`, :class:`ImageFolderReader`, or ``ParquetReader`` (``ArrowReader``) and
+    Where there are tars, these are read, and tables beside them are left out: they are an index. Otherwise the first
+    file decides what is read. To say so yourself, and for more settings, use :class:`WebDatasetReader`,
+    :class:`ImageFolderReader`, or ``ParquetReader`` (``ArrowReader``) and
     :class:`UnpackImages`.
 
     The other arguments are those of every :class:`~tamis.stages.image.io.image_files.ImageFiles`.
@@ -100,7 +107,7 @@ class ImageReader(ImageFiles):
     ['FilePartitioningStage', 'ImageFolderReaderStage']
     """
 
-    extensions: ClassVar[tuple[str, ...]] = (".tar", *_TABLES, *IMAGE_ENDINGS)
+    extensions: ClassVar[tuple[str, ...]] = (*TAR_ENDINGS, *_TABLES, *IMAGE_ENDINGS)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         kind = self._kind()
@@ -116,19 +123,24 @@ class ImageReader(ImageFiles):
             reader = _TABLES[kind](**settings, file_extensions=[kind]).with_(name=self.name)
             return [*reader.unfold(), UnpackImages(fields=self.fields)]
         settings |= {"batch_images": self.batch_images, "fields": self.fields}
-        if kind == ".tar":
+        if kind in TAR_ENDINGS:
             return WebDatasetReader(**settings).with_(name=self.name).decompose()
         endings = self.file_extensions or list(IMAGE_ENDINGS)
         return ImageFolderReader(**settings, file_extensions=endings).with_(name=self.name).decompose()
 
     def _kind(self) -> str:
-        """The ending of the first file, without that of its compression."""
+        """How names of the files end that are read."""
         given = [self.file_paths] if isinstance(self.file_paths, str | os.PathLike) else self.file_paths
         endings = with_compressions(self.file_extensions or self.extensions)
         listing = Listing(tuple(absolute(path) for path in given), endings, self.storage_options)
         try:
-            first = next(listing.files()).path
+            kinds = [_ending(file.path) for file in itertools.islice(listing.files(), _LOOKED_AT)]
         except DataError as e:
             raise PlanError(f"{self.name}: {e}") from e
-        plain = os.path.splitext(first)[0] if compression_of(first) is not None else first
-        return os.path.splitext(plain)[1].lower()
+        return next((kind for kind in kinds if kind in TAR_ENDINGS), kinds[0])
+
+
+def _ending(path: str) -> str:
+    """The ending of a name, in lower case, before that of its compression."""
+    plain, ending = os.path.splitext(path.lower())
+    return os.path.splitext(plain)[1] if ending in COMPRESSED else ending

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -16,7 +17,10 @@ from tamis.tasks import RowNames
 
 __all__ = ["IMAGE_ENDINGS", "ImageRow", "RowTable", "is_image"]
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+IMAGE_ENDINGS = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".avif", ".heic", ".heif", ".jp2", ".ppm", ".pgm", ".tga", ".ico"),
+)
 """Names that end like this, in upper or lower case, are images."""
 
 _OWN = ("image_bytes", "image_path", "byte_offset", "byte_size", "image_id", "caption", "cls")
@@ -61,7 +65,7 @@ def json_line(data: bytes) -> bytes:
     value = json.loads(data)
     if not isinstance(value, dict):
         raise ValueError(f"it holds {type(value).__name__}, not an object")
-    stripped = data.strip()
+    stripped = data.removeprefix(codecs.BOM_UTF8).strip()
     return stripped if b"\n" not in stripped and b"\r" not in stripped else json.dumps(value).encode()
 
 

@@ -18,13 +18,18 @@ __all__ = ["Damage", "Member", "TarSource", "key_of", "members"]
 
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
+_NUL = b"\0"
 _READ_BYTES = 2**20
 _FILES = frozenset({b"0", b"\0", b"7"})
+_HARD_LINK, _LINK, _SPARSE = b"1", b"2", b"S"
+_SPARSE_CONTINUES, _SPARSE_CONTINUES_AGAIN = 482, 504
+"""Where the header of a sparse file, and each block that continues it, says that another block does."""
+
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL = b"L", b"K", b"x", b"g"
 _MOST_NAME_BYTES = 2**20
 """A longer name, or extended header, is taken for a damaged one."""
 
-_KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)")
+_KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]+)", re.DOTALL)
 
 
 def key_of(name: str) -> tuple[str, str] | None:
@@ -46,12 +51,14 @@ class Member:
         start: Where its header begins: that of its extended header, if it has one.
         data: Where its bytes begin.
         size: How many there are.
+        problem: Why they cannot be read: the file is a link, or stored in a way that is not supported.
     """
 
     name: str
     start: int
     data: int
     size: int
+    problem: str = ""
 
     @property
     def end(self) -> int:
@@ -136,7 +143,7 @@ def members(source: TarSource, stop: int | None = None, size: int = -1) -> Itera
     start = at = source.at
     name: str | None = None
     real_size: int | None = None
-    ended = False
+    ended = is_sparse = False
     while stop is None or at < stop:
         source.go_to(at)
         header = source.take(_BLOCK)
@@ -155,7 +162,7 @@ def members(source: TarSource, stop: int | None = None, size: int = -1) -> Itera
         if problem:
             found = _next_header(source, at + _BLOCK)
             yield Damage(start, found, problem)
-            start, at, name, real_size = found, found, None, None
+            start, at, name, real_size, is_sparse = found, found, None, None, False
             ended = True  # whatever is wrong there was said
             continue
         kind, length = header[156:157], _number(header[124:136])
@@ -166,22 +173,40 @@ def members(source: TarSource, stop: int | None = None, size: int = -1) -> Itera
                 yield Damage(start, source.at, "an extended header is cut off or has an impossible size")
                 return
             if kind == _LONG_NAME:
-                name = extended.rstrip(b"\0").decode("utf-8", "replace")
+                name = _text(extended.rstrip(b"\0"))
             elif kind == _PAX:
                 fields = _pax(extended)
-                name = fields.get("path", name)
+                name = fields.get("GNU.sparse.name", fields.get("path", name))
+                is_sparse = any(field.startswith("GNU.sparse.") for field in fields)
                 real_size = int(fields["size"]) if fields.get("size", "").isdigit() else real_size
             at = data + -(-length // _BLOCK) * _BLOCK
             continue
         length = real_size if real_size is not None else length
-        member = Member(name if name is not None else _name(header), start, data, length)
-        name, real_size = None, None
+        if kind == _SPARSE:
+            data = _end_of_sparse_header(source, header, data)
+        problem = ""
+        if kind == _SPARSE or is_sparse:
+            problem = "it is stored as a sparse file, which is not supported"
+        elif kind in (_HARD_LINK, _LINK):
+            problem = f"it is a link to {_text(header[157:257].partition(_NUL)[0])!r}, and links are not followed"
+        member = Member(name if name is not None else _name(header), start, data, length, problem)
+        name, real_size, is_sparse = None, None, False
         if 0 <= size < data + length:
             yield Damage(member.start, size, f"the tar is cut off in the file {member.name!r}")
             return
-        if kind in _FILES and not member.name.endswith("/"):
+        if (kind in _FILES or problem) and not member.name.endswith("/"):
             yield member
-        start = at = member.end if kind in _FILES else data + (-(-length // _BLOCK) * _BLOCK)
+        start = at = member.end
+
+
+def _end_of_sparse_header(source: TarSource, header: bytes, at: int) -> int:
+    """Where the bytes of a sparse file of GNU's format begin: after the blocks that continue its header."""
+    continues = header[_SPARSE_CONTINUES]
+    while continues:
+        block = source.take(_BLOCK)
+        at += len(block)
+        continues = len(block) == _BLOCK and block[_SPARSE_CONTINUES_AGAIN]
+    return at
 
 
 def _next_header(source: TarSource, at: int) -> int:
@@ -219,7 +244,12 @@ def _number(field: bytes) -> int:
 def _name(header: bytes) -> str:
     name = header[:100].partition(b"\0")[0]
     prefix = header[345:500].partition(b"\0")[0] if header[257:263] == b"ustar\0" else b""
-    return (prefix + b"/" + name if prefix else name).decode("utf-8", "replace")
+    return _text(prefix + b"/" + name if prefix else name)
+
+
+def _text(name: bytes) -> str:
+    """A name as text. Bytes that are not UTF-8 become ``\\xe9``, so that different names stay different."""
+    return name.decode("utf-8", "backslashreplace")
 
 
 def _pax(data: bytes) -> dict[str, str]:
@@ -231,5 +261,5 @@ def _pax(data: bytes) -> dict[str, str]:
             break
         record, data = data[: int(length)], data[int(length) :]
         key, _, value = record[len(length) + 1 : -1].partition(b"=")
-        fields[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
+        fields[_text(key)] = _text(value)
     return fields

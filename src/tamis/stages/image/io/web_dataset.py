@@ -16,12 +16,15 @@ from tamis.stages.image.io.tar_members import Damage, Member, TarSource, key_of,
 from tamis.stages.io.arguments import check_choice, parse_types
 from tamis.stages.io.blocks import MAX_ROW_BYTES, QUARANTINE_HINT, refused, too_long
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES
-from tamis.stages.io.paths import base_name, compression_of
+from tamis.stages.io.paths import COMPRESSED_TARS, base_name, compression_of
 from tamis.tasks import FileGroup, FileSlice, ImageBatch
 
-__all__ = ["IMAGE_IDS", "TarPartsStage", "WebDatasetReader", "WebDatasetReaderStage"]
+__all__ = ["IMAGE_IDS", "TAR_ENDINGS", "TarPartsStage", "WebDatasetReader", "WebDatasetReaderStage"]
 
 IMAGE_IDS = ("key", "number")
+
+TAR_ENDINGS = (".tar", *COMPRESSED_TARS)
+"""How names of tars end; ``.tar`` also with the ending of a compression after it."""
 
 
 @dataclass
@@ -68,7 +71,6 @@ class TarPartsStage(ProcessingStage[FileGroup, FileGroup]):
         with TarSource(file, self.storage_options, seeks=True) as source:
             for member in members(source, size=file.size):
                 if isinstance(member, Damage):
-                    key = None
                     continue
                 found = key_of(member.name)
                 if found is None or found[0] != key:
@@ -128,17 +130,31 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
                 yield found
                 continue
             if held and (len(held) == self.batch_images or held_bytes + found.nbytes > self.batch_bytes_read):
-                yield self._batch(task, table, held)
+                yield from self._batch(task, table, held)
                 held, held_bytes = [], 0
             held.append(found)
             held_bytes += found.nbytes
         if held:
-            yield self._batch(task, table, held)
+            yield from self._batch(task, table, held)
 
-    def _batch(self, task: FileGroup, table: RowTable, rows: list[ImageRow]) -> ImageBatch:
-        made, names = table.of(rows)
+    def _batch(self, task: FileGroup, table: RowTable, rows: list[ImageRow]) -> Iterator[ImageBatch | BadRows]:
+        """The rows as a batch, after those of which the JSON holds what no table can."""
+        try:
+            made, names = table.of(rows)
+        except DataError:
+            readable = []
+            for row in rows:
+                try:
+                    table.of([row])
+                    readable.append(row)
+                except DataError as e:
+                    error = DataError(e.problem, path=row.source, byte=row.position, hint=QUARANTINE_HINT)
+                    yield refused(error, self.on_error, row.fields or b"")
+            if not readable:
+                return
+            made, names = table.of(readable)
         metadata = {**task._metadata, "source_files": task.data}
-        return ImageBatch(made, dataset_name=task.dataset_name, _metadata=metadata).named(names)
+        yield ImageBatch(made, dataset_name=task.dataset_name, _metadata=metadata).named(names)
 
     def _rows(self, task: FileGroup) -> Iterator[ImageRow | BadRows]:
         first = task.reader_config.get("first_image", 0)
@@ -158,28 +174,33 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
                 if isinstance(sample, BadRows):
                     yield sample
                     continue
-                images = [member for member, _ in sample if is_image(member.name)]
+                images = [(member, data) for member, data in sample if is_image(member.name)]
                 if not images:
                     left_out += len(sample)
                     continue
-                shared = self._companions(file.path, [each for each in sample if not is_image(each[0].name)])
+                first, number = number, number + len(images)
+                shared = self._companions(file.path, [each for each in sample if not is_image(each[0].name)], images)
                 if isinstance(shared, BadRows):
                     yield shared
                     continue
-                ids = distinct_ids([member.name for member in images], key) if key else []
-                for i, (member, data) in enumerate(each for each in sample if is_image(each[0].name)):
+                ids = distinct_ids([member.name for member, _ in images], key) if key else []
+                for i, (member, data) in enumerate(images):
+                    if member.problem:
+                        problem = f"the file {member.name!r} cannot be read: {member.problem}"
+                        error = DataError(problem, path=file.path, byte=member.start, hint=QUARANTINE_HINT)
+                        yield refused(error, self.on_error)
+                        continue
                     by_number = self.image_ids == "number" or not ids
                     row = ImageRow(
                         source=redacted(file.path),
                         position=member.start,
-                        image_id=f"{stem}_{number:06d}" if by_number else ids[i],
+                        image_id=f"{stem}_{first + i:06d}" if by_number else ids[i],
                         nbytes=len(data),
                         data=data if self._wants_bytes else None,
                         **shared,
                     )
                     if keeps:
                         row.path, row.offset, row.size = file.path, member.data, member.size
-                    number += 1
                     yield row
         if left_out:
             self.log_metric("files_without_image", left_out)
@@ -191,7 +212,10 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
     def _samples(
         self, source: TarSource, file: FileSlice
     ) -> Iterator[tuple[str, list[tuple[Member, bytes]] | BadRows]]:
-        """Members with the same key that follow one another, with their bytes; the key is empty if there is none."""
+        """Members with the same key that follow one another, with their bytes; the key is empty if there is none.
+
+        A name that comes again begins a new sample, so that two samples with the same key stay apart.
+        """
         key, sample = "", list[tuple[Member, bytes]]()
         stop = None if file.stop is None or file.stop == file.size else file.stop
         size = file.size if compression_of(file.path) is None else -1  # that of the tar, not of the file
@@ -204,16 +228,17 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
             parsed = key_of(found.name)
             is_ours = is_image(found.name)
             new = parsed[0] if parsed else ""
-            if sample and (new != key or not new):
+            if sample and (new != key or not new or any(found.name == other.name for other, _ in sample)):
                 yield key, sample
                 sample = []
             key = new
             if not is_ours and (parsed is None or parsed[1] not in _COMPANIONS):
                 sample.append((found, b""))
                 continue
-            if found.size > self.max_row_bytes:
-                error = too_long(f"file {found.name!r}", self.max_row_bytes, file.path, byte=found.start)
-                yield "", refused(error, self.on_error)
+            if found.size > self.max_row_bytes and not found.problem:
+                found = replace(found, problem=too_long("file", self.max_row_bytes, file.path).problem)
+            if found.problem:
+                sample.append((found, b""))
                 continue
             data = source.take(found.size) if not is_ours or self._wants_bytes else b""
             if len(data) < found.size and (not is_ours or self._wants_bytes):
@@ -225,15 +250,19 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
         if sample:
             yield key, sample
 
-    def _companions(self, path: str, files: list[tuple[Member, bytes]]) -> dict[str, Any] | BadRows:
-        """What the files beside an image say; or what is wrong with one, and then its images are left out."""
+    def _companions(
+        self, path: str, files: list[tuple[Member, bytes]], images: list[tuple[Member, bytes]]
+    ) -> dict[str, Any] | BadRows:
+        """What the files beside images say; or what is wrong with one, and then these images are left out."""
         known: dict[str, Any] = {}
         for member, data in files:
             parsed = key_of(member.name)
             kind = parsed[1] if parsed else ""
             try:
+                if member.problem and kind in _COMPANIONS:
+                    raise ValueError(member.problem)
                 if kind == "txt":
-                    known["caption"] = data.decode("utf-8")
+                    known["caption"] = data.decode("utf-8-sig")
                 elif kind == "cls":
                     known["label"] = int(data)
                 elif kind == "json":
@@ -243,7 +272,7 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
                 error = DataError(problem, path=path, byte=member.start, hint=QUARANTINE_HINT)
                 if self.on_error == "raise":
                     raise error from e
-                return BadRows((BadRow(path, None, member.start, problem, data[:1000]),))
+                return BadRows(tuple(BadRow(path, None, image.start, problem, data[:1000]) for image, _ in images))
         return known
 
 
@@ -275,7 +304,7 @@ class WebDatasetReader(ImageFiles):
     image_ids: str = "key"
     types: dict[str, str] = field(default_factory=dict)
 
-    extensions: ClassVar[tuple[str, ...]] = (".tar",)
+    extensions: ClassVar[tuple[str, ...]] = TAR_ENDINGS
 
     def __post_init__(self) -> None:
         super().__post_init__()
