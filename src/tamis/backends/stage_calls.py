@@ -80,10 +80,7 @@ def _limited(stage: Stage, tasks: list[Task[Any]], limit: BatchLimit) -> Iterato
             together.append(task)
             room -= size
             continue
-        for number, part in enumerate(_parts(task, _sizes(stage, task, limit), limit.most)):
-            if stage.is_sink_stage:  # the names of files follow from these: each part needs its own
-                part.order, part.task_id = (*task.order, number), digest(task.task_id, number)
-            yield StageCall([task], part)
+        yield from (StageCall([task], part) for part in _parts(task, _sizes(stage, task, limit), limit.most))
     if together:
         yield StageCall(together)
 
