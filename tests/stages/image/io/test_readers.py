@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,10 @@ def test_broken_images_are_set_aside_and_the_rest_of_the_shard_goes_on(tmp_path:
     positions = [each.position for each in result.failures]
     assert len({*positions}) == len(broken)
     assert np.all(np.array(positions) % 512 == 0)
+
+
+def test_tars_or_images_are_read_whichever_there_are_more_of(folder: Path, tmp_path: Path) -> None:
+    with tarfile.open(folder / "one.tar", "w"):
+        pass
+    kinds = [type(stage).__name__ for stage in ImageReader(str(folder)).decompose()]
+    assert kinds == ["FilePartitioningStage", "ImageFolderReaderStage"]
