@@ -112,6 +112,8 @@ def test_columns_of_bytes_and_of_paths_are_images_too(tmp_path: Path) -> None:
     assert (row["image_id"], row["side"]) == ("x", 21)
     made = UnpackImages(column="png").process(DocumentBatch(pa.table({"png": [picture(2)]})))
     assert next(made.pixels()).shape == (16, 22, 3)
+    shared = DocumentBatch(pa.table({"image": pa.array(["1.png", "1.png"]).dictionary_encode()}))
+    assert UnpackImages().process(shared)["image_path"].to_pylist() == ["1.png", "1.png"]
     with pytest.raises(ColumnError, match=r"no column 'image', only text"):
         UnpackImages().process(DocumentBatch({"text": ["a"]}))
     with pytest.raises(DataError, match="must hold structs of bytes and path"):

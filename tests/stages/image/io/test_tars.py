@@ -387,6 +387,15 @@ def test_rows_without_an_image_and_bytes_as_metadata_are_errors(tmp_path: Path) 
     read(ImageWriterStage(str(tmp_path / "3"), fields=["image_bytes"]), initial_tasks=[binary])
 
 
+def test_a_row_without_an_image_is_set_aside_and_the_others_are_written(tmp_path: Path) -> None:
+    stored = pa.array([None if number == 4 else picture(number) for number in range(10)], pa.large_binary())
+    batch = ImageBatch(pa.table({"image_id": [str(number) for number in range(10)], "image_bytes": stored}))
+    result = read(ImageWriterStage(str(tmp_path / "out"), 3), initial_tasks=[batch], run_dir=str(tmp_path / "run"))
+    assert len(result.failures) == 1
+    index = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "out").glob("*.parquet"))])
+    assert index["image_id"].to_pylist() == [str(number) for number in range(10) if number != 4]
+
+
 def test_images_go_into_parquet_and_documents(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", samples(3))
     read(WebDatasetReader(str(tmp_path)), ParquetWriter(str(tmp_path / "out")))
