@@ -126,7 +126,7 @@ def test_numbers_as_ids_and_declared_types(tmp_path: Path) -> None:
     write_tar(tmp_path / "shard-7.x.tar", samples(4))
     reader = WebDatasetReader(str(tmp_path), image_ids="number", types={"width": "int16"}, fields=["image_id", "width"])
     table = images_of(read(reader))
-    assert table["image_id"].to_pylist() == [f"shard-7_{n:06d}" for n in range(4)]
+    assert table["image_id"].to_pylist() == [f"shard-7.x_{n:06d}" for n in range(4)]
     assert table.schema.field("width").type == pa.int16()
     assert table.column_names == ["image_id", "width"]
 
