@@ -480,6 +480,7 @@ def test_output_tasks_are_read_when_asked_for(tmp_path: Path) -> None:
     assert len(result) == 12
     assert result[3].data["n"].to_pylist() == list(range(30, 40))
     assert result[-1].order == (0, 11)
+    assert [task.order for task in result[-2:]] == [(0, 10), (0, 11)]
     with pytest.raises(IndexError, match="12 output tasks"):
         result[12]
 

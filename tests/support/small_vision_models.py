@@ -207,3 +207,75 @@ def save_open_clip(folder: Path) -> OpenClip:
     }
     (folder / "open_clip_config.json").write_text(json.dumps(config))
     return network
+
+
+class _TimmBlock(nn.Module):
+    """A block of timm's vision transformer: one matrix for the three projections of attention."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
+        self.attn = nn.ModuleDict({"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)})
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, 2 * width), "fc2": nn.Linear(2 * width, width)})
+        self.heads = heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.attn["qkv"](self.norm1(x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + self.attn["proj"](mixed)
+        return x + self.mlp["fc2"](nn.functional.gelu(self.mlp["fc1"](self.norm2(x))))
+
+
+class _TimmPool(nn.Module):
+    """The pooling by attention of SigLIP in timm: one learned query, then a small network."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.latent = nn.Parameter(torch.randn(1, 1, width))
+        self.q, self.kv, self.proj = nn.Linear(width, width), nn.Linear(width, 2 * width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, 2 * width), "fc2": nn.Linear(2 * width, width)})
+        self.heads = heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.q(self.latent.expand(len(x), -1, -1)).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        k, v = self.kv(x).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        x = self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return (x + self.mlp["fc2"](nn.functional.gelu(self.mlp["fc1"](self.norm(x)))))[:, 0]
+
+
+class TimmSiglip(nn.Module):
+    """The vision tower of a SigLIP of open_clip, with the names that timm gives its parts."""
+
+    def __init__(self, width: int = 24, heads: int = 12) -> None:
+        super().__init__()
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, width, PATCH, PATCH)})
+        self.pos_embed = nn.Parameter(torch.randn(1, (SIDE // PATCH) ** 2, width))
+        self.blocks = nn.Sequential(*(_TimmBlock(width, heads) for _ in range(2)))
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.attn_pool = _TimmPool(width, heads)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        x = self.patch_embed["proj"](pixels).flatten(2).transpose(1, 2) + self.pos_embed
+        return self.attn_pool(self.norm(self.blocks(x)))
+
+
+def save_open_clip_siglip(folder: Path) -> TimmSiglip:
+    """Save a vision tower of SigLIP in the layout of open_clip; returns the network."""
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    network = _vary(TimmSiglip())
+    tensors = {f"visual.trunk.{name}": tensor for name, tensor in network.state_dict().items()}
+    save_file(tensors, folder / "open_clip_model.safetensors")
+    vision = {
+        "image_size": SIDE,
+        "timm_model_name": "vit_base_patch16_siglip_224",
+        "timm_pool": "map",
+        "timm_proj": "none",
+    }
+    preprocessing = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "resize_mode": "squash"}
+    config = {"model_cfg": {"embed_dim": 24, "vision_cfg": vision}, "preprocess_cfg": preprocessing}
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    return network

@@ -24,6 +24,12 @@ __all__ = ["EncodedImages", "GpuDecoder"]
 _END: Final = b"\xff\xd9"
 """The end of a JPEG. A file that was cut off has none, which the decoder of the card does not mind."""
 
+_ADOBE: Final = b"Adobe"
+"""A segment of a JPEG; the byte six bytes behind this word says how colours were transformed, 0 for not at all."""
+
+_LONGEST: Final = 16
+"""The greatest ratio of the sides of an image that is made smaller on the card."""
+
 _ON_GPU: Final = ("bilinear", "bicubic")
 
 
@@ -148,9 +154,18 @@ class GpuDecoder:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Whether the card shows a JPEG as the CPU would: in colours, upright, and not cut off."""
+    """Whether the card shows a JPEG as the CPU would: in colours, upright, and not cut off.
+
+    Those with untransformed colours and very long ones are for the CPU as well: the card would take the former for
+    YCbCr, and make all of the latter larger.
+    """
     head = jpeg_head(data)
     if head is None or head.channels != 3 or head.bits != 8 or head.orientation != 1 or _END not in data[-64:]:
+        return False
+    adobe = data.find(_ADOBE, 0, 2**16)
+    if adobe >= 0 and data[adobe + len(_ADOBE) + 6 :][:1] == b"\0":
+        return False
+    if max(head.width, head.height) > _LONGEST * min(head.width, head.height):
         return False
     try:
         check_size(head.width, head.height, MAX_PIXELS)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tamis.errors import ModelError
 from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG
 from tamis.models.model import Model
+from tamis.models.open_clip_siglip import is_siglip_tower, siglip_tower
 
 __all__ = ["is_open_clip", "load_text_tower", "load_vision_tower"]
 
@@ -50,10 +51,16 @@ def is_open_clip(folder: str | Path) -> bool:
 
 
 def load_vision_tower(model: Model) -> Any:
-    """The vision tower of a folder of open_clip as ``CLIPVisionModelWithProjection``."""
+    """The vision tower of a folder of open_clip: a ``CLIPVisionModelWithProjection`` or a ``SiglipVisionModel``."""
     import transformers
 
     config = _config(model)
+    given = config.get("vision_cfg")
+    if isinstance(given, dict) and is_siglip_tower(given):
+        try:
+            return _filled(model, *siglip_tower(given, _tensors(model, "visual.trunk.")))
+        except KeyError as error:
+            raise _refused(model, f"its weights have no tensor {error}") from None
     shape = _tower(config, "vision_cfg", model)
     sizes = _sizes(config, shape)
     image_size = shape.get("image_size", 224)
@@ -123,7 +130,8 @@ def _tower(config: Mapping[str, Any], name: str, model: Model) -> dict[str, Any]
 def _refused(model: Model, why: str) -> ModelError:
     return ModelError(
         f"the model {model.name} cannot be loaded: {why}. Of open_clip's models, those with plain transformers of CLIP "
-        "(ViT-B, ViT-L, ViT-H, ViT-g, ViT-bigG) can be; for others, take the folder that transformers loads"
+        "(ViT-B, ViT-L, ViT-H, ViT-g, ViT-bigG) can be, and the vision towers of SigLIP; for others, take the "
+        "folder that transformers loads"
     )
 
 

@@ -123,7 +123,9 @@ class RunResult:
     def __iter__(self) -> Iterator[Task[Any]]:
         return self._directory.output_tasks()
 
-    def __getitem__(self, index: int) -> Task[Any]:
+    def __getitem__(self, index: int | slice) -> Task[Any] | list[Task[Any]]:
+        if isinstance(index, slice):
+            return list(self)[index]
         if not -self._tasks <= index < self._tasks:
             raise IndexError(f"{index}: the run has {self._tasks} output tasks")
         return next(itertools.islice(self, index % self._tasks, None))

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
-from small_vision_models import DIM, SIDE, encoded, images, reference, save_clip, save_open_clip  # noqa: E402
+from small_vision_models import DIM, SIDE, encoded, images, reference, save_clip, save_open_clip, save_open_clip_siglip  # noqa: E402
 
 from tamis import LocalExecutor, Pipeline  # noqa: E402
 from tamis.errors import ModelError  # noqa: E402
@@ -78,10 +78,22 @@ def test_a_folder_of_open_clip_gives_the_vectors_of_its_network(tmp_path: Path) 
     assert (made * expected).sum(axis=1).min() > 0.99999
 
 
+def test_a_siglip_of_open_clip_gives_the_vectors_of_its_network(tmp_path: Path) -> None:
+    network = save_open_clip_siglip(tmp_path)
+    made = vectors(images(), tmp_path)
+    pixels = []
+    for data in images()["image_bytes"].to_pylist():
+        picture = Image.open(BytesIO(data)).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        pixels.append((torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 255 - 0.5) / 0.5)
+    with torch.inference_mode():
+        expected = torch.nn.functional.normalize(network(torch.stack(pixels))).numpy()
+    assert np.abs(made - expected).max() < 1e-5
+
+
 def test_an_open_clip_model_of_another_network_is_refused(tmp_path: Path) -> None:
     save_open_clip(tmp_path)
     config = json.loads((tmp_path / "open_clip_config.json").read_text())
-    config["model_cfg"]["vision_cfg"] = {"timm_model_name": "vit_base_patch16_siglip_224"}
+    config["model_cfg"]["vision_cfg"] = {"timm_model_name": "vit_tiny_patch16_224"}
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match="vision_cfg has timm_model_name"):
         vectors(images(), tmp_path)

@@ -27,10 +27,12 @@ IMAGE_FORMATS: Final = ("tar", "folder", "parquet")
 _LOOKED_AT: Final = 2_000
 _LOOKED_AT_TARS: Final = 4
 _ENDINGS: Final = (*with_compressions(TAR_ENDINGS), *IMAGE_ENDINGS)
+_BESIDE: Final = (".txt", ".json", ".md")
+"""Files beside images: captions and metadata."""
 
 
 def is_for_images(paths: list[str]) -> bool:
-    """Whether the first files that are found are images, or tars.
+    """Whether at least half of the first files that are found are images, or tars, apart from captions.
 
     >>> from tamis.quickstart import sample_files, sample_images
     >>> is_for_images(sample_images()), is_for_images(sample_files())
@@ -42,8 +44,8 @@ def is_for_images(paths: list[str]) -> bool:
     except DataError:
         return False
     images = sum(name.endswith(_ENDINGS) for name in names)
-    captions = sum(name.endswith((".txt", ".json", ".md")) for name in names)
-    return images > 0 and images + captions == len(names)
+    others = sum(not name.endswith((*_ENDINGS, *_BESIDE)) for name in names)
+    return images > 0 and images >= others
 
 
 def image_reader(paths: list[str], format_name: str | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,8 @@ def test_columns_of_bytes_and_of_paths_are_images_too(tmp_path: Path) -> None:
     assert (row["image_id"], row["side"]) == ("x", 21)
     made = UnpackImages(column="png").process(DocumentBatch(pa.table({"png": [picture(2)]})))
     assert next(made.pixels()).shape == (16, 22, 3)
+    shared = DocumentBatch(pa.table({"image": pa.array(["1.png", "1.png"]).dictionary_encode()}))
+    assert UnpackImages().process(shared)["image_path"].to_pylist() == ["1.png", "1.png"]
     with pytest.raises(ColumnError, match=r"no column 'image', only text"):
         UnpackImages().process(DocumentBatch({"text": ["a"]}))
     with pytest.raises(DataError, match="must hold structs of bytes and path"):
@@ -147,3 +150,10 @@ def test_broken_images_are_set_aside_and_the_rest_of_the_shard_goes_on(tmp_path:
     positions = [each.position for each in result.failures]
     assert len({*positions}) == len(broken)
     assert np.all(np.array(positions) % 512 == 0)
+
+
+def test_tars_or_images_are_read_whichever_there_are_more_of(folder: Path, tmp_path: Path) -> None:
+    with tarfile.open(folder / "one.tar", "w"):
+        pass
+    kinds = [type(stage).__name__ for stage in ImageReader(str(folder)).decompose()]
+    assert kinds == ["FilePartitioningStage", "ImageFolderReaderStage"]

@@ -126,7 +126,7 @@ def test_numbers_as_ids_and_declared_types(tmp_path: Path) -> None:
     write_tar(tmp_path / "shard-7.x.tar", samples(4))
     reader = WebDatasetReader(str(tmp_path), image_ids="number", types={"width": "int16"}, fields=["image_id", "width"])
     table = images_of(read(reader))
-    assert table["image_id"].to_pylist() == [f"shard-7_{n:06d}" for n in range(4)]
+    assert table["image_id"].to_pylist() == [f"shard-7.x_{n:06d}" for n in range(4)]
     assert table.schema.field("width").type == pa.int16()
     assert table.column_names == ["image_id", "width"]
 
@@ -389,6 +389,15 @@ def test_rows_without_an_image_and_bytes_as_metadata_are_errors(tmp_path: Path) 
     with pytest.raises((StageError, DataError), match="raw"):
         read(ImageWriterStage(str(tmp_path / "2")), initial_tasks=[binary])
     read(ImageWriterStage(str(tmp_path / "3"), fields=["image_bytes"]), initial_tasks=[binary])
+
+
+def test_a_row_without_an_image_is_set_aside_and_the_others_are_written(tmp_path: Path) -> None:
+    stored = pa.array([None if number == 4 else picture(number) for number in range(10)], pa.large_binary())
+    batch = ImageBatch(pa.table({"image_id": [str(number) for number in range(10)], "image_bytes": stored}))
+    result = read(ImageWriterStage(str(tmp_path / "out"), 3), initial_tasks=[batch], run_dir=str(tmp_path / "run"))
+    assert len(result.failures) == 1
+    index = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "out").glob("*.parquet"))])
+    assert index["image_id"].to_pylist() == [str(number) for number in range(10) if number != 4]
 
 
 def test_images_go_into_parquet_and_documents(tmp_path: Path) -> None:

@@ -92,9 +92,9 @@ _TABLES: dict[str, type[Reader]] = {".parquet": ParquetReader, ".arrow": ArrowRe
 class ImageReader(ImageFiles):
     """Read images from tars in the layout of WebDataset, from Parquet and Arrow files, or from files of their own.
 
-    Where there are tars, these are read, and tables beside them are left out: they are an index. Otherwise the first
-    file decides what is read. To say so yourself, and for more settings, use :class:`WebDatasetReader`,
-    :class:`ImageFolderReader`, or ``ParquetReader`` (``ArrowReader``) and
+    Tars are read if there are as many of them as images or more; tables beside them, their index, are left out.
+    Otherwise the first file decides. What is left out is logged. To say so yourself, and for more settings, use
+    :class:`WebDatasetReader`, :class:`ImageFolderReader`, or ``ParquetReader`` (``ArrowReader``) and
     :class:`UnpackImages`.
 
     The other arguments are those of every :class:`~tamis.stages.image.io.image_files.ImageFiles`.
@@ -137,7 +137,10 @@ class ImageReader(ImageFiles):
             kinds = [_ending(file.path) for file in itertools.islice(listing.files(), _LOOKED_AT)]
         except DataError as e:
             raise PlanError(f"{self.name}: {e}") from e
-        return next((kind for kind in kinds if kind in TAR_ENDINGS), kinds[0])
+        tars = [kind for kind in kinds if kind in TAR_ENDINGS]
+        if len(tars) >= max(1, sum(kind in IMAGE_ENDINGS for kind in kinds)):
+            return tars[0]
+        return next(kind for kind in kinds if kind not in TAR_ENDINGS)
 
 
 def _ending(path: str) -> str:

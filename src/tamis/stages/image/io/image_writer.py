@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from tamis.errors import DataError, PlanError
+from tamis.errors import MediumError, PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.emit import Publish
 from tamis.stages.image.io.samples import is_image
@@ -233,7 +233,7 @@ def _encoded(images: ImageBatch) -> Iterator[bytes]:
             pillow().fromarray(pixels).save(buffer, "JPEG", quality=JPEG_QUALITY)
             yield buffer.getvalue()
         else:
-            raise DataError(f"the row {images.row_name(row)} has neither image_bytes, image_path nor image_data")
+            raise MediumError(f"the row {images.row_name(row)} has neither image_bytes, image_path nor image_data")
 
 
 def _write_parquet(table: pa.Table, sink: BinaryIO) -> None:

@@ -66,6 +66,8 @@ class UnpackImages(ProcessingStage[DocumentBatch, ImageBatch]):
     def _unpacked(self, column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
         import pyarrow.compute as pc
 
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         kind = column.type
         if pa.types.is_struct(kind):
             names = {kind.field(i).name for i in range(kind.num_fields)}

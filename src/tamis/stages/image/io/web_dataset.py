@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from tamis.stages.image.io.tar_members import Damage, Member, TarSource, key_of,
 from tamis.stages.io.arguments import check_choice, parse_types
 from tamis.stages.io.blocks import MAX_ROW_BYTES, QUARANTINE_HINT, refused, too_long
 from tamis.stages.io.partitioning import DEFAULT_BLOCK_BYTES
-from tamis.stages.io.paths import COMPRESSED_TARS, base_name, compression_of
+from tamis.stages.io.paths import COMPRESSED, COMPRESSED_TARS, base_name, compression_of
 from tamis.tasks import FileGroup, FileSlice, ImageBatch
 
 __all__ = ["IMAGE_IDS", "TAR_ENDINGS", "TarPartsStage", "WebDatasetReader", "WebDatasetReaderStage"]
@@ -166,7 +167,7 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
 
     def _rows_of(self, file: FileSlice, number: int) -> Iterator[ImageRow | BadRows]:
         """The rows of one tar or part of one."""
-        stem = base_name(file.path).partition(".")[0]
+        stem = _stem(file.path)
         keeps = compression_of(file.path) is None
         left_out = 0
         with TarSource(file, self.storage_options) as source:
@@ -274,6 +275,16 @@ class WebDatasetReaderStage(ProcessingStage[FileGroup, ImageBatch]):
                     raise error from e
                 return BadRows(tuple(BadRow(path, None, image.start, problem, data[:1000]) for image, _ in images))
         return known
+
+
+def _stem(path: str) -> str:
+    """The name of a tar without its ending.
+
+    >>> _stem("shards/a.7.tar"), _stem("a.7.tar.gz")
+    ('a.7', 'a.7')
+    """
+    name, ending = os.path.splitext(base_name(path))
+    return os.path.splitext(name)[0] if ending.lower() in COMPRESSED else name
 
 
 _COMPANIONS = frozenset({"txt", "cls", "json"})
