@@ -100,7 +100,8 @@ def run_plan(
                 if data_card:
                     for message in write_data_cards(plan, directory, outputs, result.summary):
                         observer.message(message)
-            mark.write(mark.files(result.summary.output_files, result.summary.output_bytes), len(result))
+            count = result.summary.output_files + journal.beside_count
+            mark.write(mark.files(count, result.summary.output_bytes + journal.beside_bytes), len(result))
             return result
 
 
