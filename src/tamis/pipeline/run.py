@@ -222,8 +222,8 @@ def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, b
     summary.tasks_before = journal.tasks_before
     try:
         summary.quarantine = directory.quarantined(QUARANTINE_EXAMPLES)
-        directory.write_summary(summary)
         write_scores(directory.path, summary.stages)
+        directory.write_summary(summary)  # the sign, for a later start, that there is nothing to do
         write_report(directory.path)
     except (OSError, TamisError) as error:
         problem = problem or _unwritten(error, directory)
