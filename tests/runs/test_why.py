@@ -241,6 +241,16 @@ def test_a_source_that_has_changed_is_not_shown_as_the_row(plain: RunResult, tmp
     assert "gone" in story.problem
 
 
+def test_a_file_that_a_later_start_did_not_find(plain: RunResult, tmp_path: Path) -> None:
+    (tmp_path / "in" / "a.jsonl").unlink()
+    stages = [JsonlReader(str(tmp_path / "in"), blocksize="600B"), words(4, score_field="words")]
+    later = run_stages(tmp_path, [*stages, Modify(str.upper), OddOnes(), JsonlWriter(str(tmp_path / "out"))])
+    [end] = later.why("a.jsonl:0").ends
+    assert end.fate == "not processed"
+    assert end.reason.startswith("its file was removed from the input")
+    assert later.why("b.jsonl:6", line=True).fate == "kept"
+
+
 def test_rows_of_a_run_on_processes(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "in" / "a.jsonl", rows_of(40))
     stages = [JsonlReader(str(path), blocksize="500B"), words(4), OddOnes(), JsonlWriter(str(tmp_path / "out"))]

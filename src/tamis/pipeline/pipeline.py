@@ -210,7 +210,7 @@ class Pipeline:
             progress,
             drop_ledger,
             scratch,
-            self.recorded_recipe(),
+            self._recipe(),
             fresh,
             failure_budget,
         )
@@ -254,9 +254,10 @@ class Pipeline:
         """
         from tamis.pipeline.rethreshold import rethreshold
 
-        return rethreshold(os.fspath(run_dir), self, after, output, executor)
+        recipe = after._recipe() if output is None else ""
+        return rethreshold(os.fspath(run_dir), self, after, output, executor, recipe)
 
-    def recorded_recipe(self) -> str:
+    def _recipe(self) -> str:
         """The pipeline as a recipe, for the record; empty if it cannot be written as one."""
         try:
             return self.to_recipe()

@@ -94,7 +94,12 @@ class Rethresholded:
 
 
 def rethreshold(
-    run_dir: str, before: Pipeline, after: Pipeline, output: str | None = None, executor: Executor | None = None
+    run_dir: str,
+    before: Pipeline,
+    after: Pipeline,
+    output: str | None = None,
+    executor: Executor | None = None,
+    recipe: str = "",
 ) -> Rethresholded:
     """Write the output that a run would have with other thresholds.
 
@@ -104,6 +109,7 @@ def rethreshold(
         after: The same with other thresholds, and another directory to write to, which must not be there or be empty.
         output: The directory to write to, instead of what ``after`` says.
         executor: What runs the pipeline where the output does not follow from stored scores.
+        recipe: The new pipeline as a recipe, for the record of that run; empty if there is none.
     """
     plans = before.plan(), after.plan()
     if output is not None:
@@ -123,9 +129,7 @@ def rethreshold(
     plan = after.plan(chosen)
     if output is not None:
         redirect(plan, absolute(output))
-    return replace(
-        rerun(run_dir, plans[0], plan, chosen, after.recorded_recipe() if output is None else ""), reason=reason
-    )
+    return replace(rerun(run_dir, plans[0], plan, chosen, recipe), reason=reason)
 
 
 def _from_scores(run_dir: str, before: Plan, after: Plan) -> Rethresholded:

@@ -100,7 +100,8 @@ def run_plan(
                 if data_card:
                     for message in write_data_cards(plan, directory, outputs, result.summary):
                         observer.message(message)
-            mark.write(mark.files(result.summary.output_files, result.summary.output_bytes), len(result))
+            count = result.summary.output_files + journal.beside_count
+            mark.write(mark.files(count, result.summary.output_bytes + journal.beside_bytes), len(result))
             return result
 
 
@@ -221,8 +222,8 @@ def _record(journal: RunJournal, directory: RunDirectory, summary: RunSummary, b
     summary.tasks_before = journal.tasks_before
     try:
         summary.quarantine = directory.quarantined(QUARANTINE_EXAMPLES)
-        directory.write_summary(summary)
         write_scores(directory.path, summary.stages)
+        directory.write_summary(summary)  # the sign, for a later start, that there is nothing to do
         write_report(directory.path)
     except (OSError, TamisError) as error:
         problem = problem or _unwritten(error, directory)

@@ -118,6 +118,8 @@ class RunJournal:
         self.files: list[dict[str, Any]] = []
         """The first :data:`MAX_LISTED` output files."""
         self.file_count = self.file_rows = self.file_bytes = 0
+        self.beside_count = self.beside_bytes = 0
+        """Files that describe output files, such as the index of a tar."""
         self.tasks_before = 0
         """Tasks that earlier starts of the run have finished."""
         self.removed: list[str] = []
@@ -152,8 +154,7 @@ class RunJournal:
             finals.add(item.final)
             if self._check is not None:
                 self._check(item)
-            if not (item.beside or self._directory.keeps(item.final)):
-                self._count(redacted(item.final), item.rows, item.nbytes)
+            self._count(item.final, item.rows, item.nbytes, is_beside=item.beside)
             self.finished.supersede(redacted(item.final))
         self.finished.repeated(batch.key, {*map(redacted, finals)})
         record = batch.line([*batch.files, *map(ledger_entry, published)])
@@ -174,8 +175,7 @@ class RunJournal:
         """Count what an earlier start of the run has recorded."""
         self.tasks_before += len(batch.tasks)
         for file in batch.files:
-            if not (file.get("beside") or self._directory.keeps(file["path"])):
-                self._count(file["path"], file["rows"], file["bytes"])
+            self._count(file["path"], file["rows"], file["bytes"], is_beside=bool(file.get("beside")))
 
     def forget(self, stages: Iterable[str] | None = None) -> None:
         """Remove what earlier starts have finished and this one has no use for.
@@ -338,12 +338,18 @@ class RunJournal:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tamis-publish")
         return self._pool
 
-    def _count(self, path: str, rows: int, nbytes: int) -> None:
+    def _count(self, path: str, rows: int, nbytes: int, *, is_beside: bool) -> None:
+        if self._directory.keeps(path):
+            return
+        if is_beside:
+            self.beside_count += 1
+            self.beside_bytes += nbytes
+            return
         self.file_count += 1
         self.file_rows += rows
         self.file_bytes += nbytes
         if len(self.files) < MAX_LISTED:
-            self.files.append({"path": path, "rows": rows, "bytes": nbytes})
+            self.files.append({"path": redacted(path), "rows": rows, "bytes": nbytes})
 
 
 def ledger_entry(item: Publish) -> dict[str, Any]:

@@ -83,11 +83,13 @@ class MadeFiles:
     Args:
         files: The files made of them, and of what was made of them: ``path``, ``rows``, ``bytes``.
         is_finished: Whether a line of the ledger says that one of the tasks is done.
+        is_removed: Whether what was made of them was removed by a later start, because the input has changed.
         is_set_aside: Whether one of them, or of what was made of them, was given up.
     """
 
     files: list[dict[str, Any]] = field(default_factory=list)
     is_finished: bool = False
+    is_removed: bool = False
     is_set_aside: bool = False
 
 
@@ -105,15 +107,17 @@ def files_made_of(run_dir: str, tasks: set[str] | None) -> MadeFiles:
     made = MadeFiles()
     for line in Ledger.read(os.path.join(run_dir, "ledger")):
         for key in line.get("removed", ()):
+            made.is_removed |= key in by_key
             for path in by_key.pop(key, ()):
                 found.pop(path, None)
         if "key" not in line or not (tasks is None or known.intersection(line["tasks"])):
             continue
-        made.is_finished = True
         made.is_set_aside = made.is_set_aside or bool(line.get("set_aside"))
         known.update(entry["id"] for entry in line.get("outputs", ()) if entry["to"] and tasks is not None)
         files = [file for file in line.get("files", ()) if not file["path"].startswith(own)]
         by_key[line["key"]] = [file["path"] for file in files]
         found.update({file["path"]: file for file in files})
     made.files = list(found.values())
+    made.is_finished = bool(by_key)
+    made.is_removed &= not by_key
     return made

@@ -12,11 +12,14 @@ import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tamis.errors import MissingExtraError, TamisError
 
-__all__ = ["MOST_BYTES", "Thumbnail", "image_bytes_of", "thumbnail"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MOST_BYTES", "Thumbnail", "image_bytes_of", "may_hold_images", "thumbnail"]
 
 MOST_BYTES: Final = 32 * 2**20
 """Larger files are not shown."""
@@ -81,6 +84,20 @@ def thumbnail(data: bytes, side: int = 160) -> Thumbnail:
         return Thumbnail(problem="the image is broken")
     encoded = base64.b64encode(out.getvalue()).decode()
     return Thumbnail(f"data:image/jpeg;base64,{encoded}", small.width, small.height)
+
+
+def may_hold_images(column: pa.Field) -> bool:
+    """Whether a column of a table may hold images, or paths to them.
+
+    >>> import pyarrow as pa
+    >>> may_hold_images(pa.field("content", pa.binary())), may_hold_images(pa.field("content", pa.string()))
+    (True, False)
+    """
+    import pyarrow as pa
+
+    if column.name not in _COLUMNS:
+        return bool(column.name == "image_path")
+    return any(is_kind(column.type) for is_kind in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_struct))
 
 
 def image_bytes_of(values: Mapping[str, Any]) -> tuple[str, bytes | None]:

@@ -350,6 +350,9 @@ class _Search:
                 "unknown",
                 reason="it was neither dropped nor set aside; the run does not record whether its input has this row",
             )
+        elif self._made.is_removed:
+            reason = "its file was removed from the input, or has changed, and a later start has removed what was made"
+            yield RowEnd(name, "not processed", reason=reason)
         elif not self._made.is_finished:
             is_over = self._view.summary.state not in (RUNNING, KILLED)
             why_not = "the run ended before it came to this row" if is_over else "the run has not come to this row"

@@ -2,14 +2,22 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from image_runs import image_run
 from pages import CHROMIUM, Page, in_browser
 
+from tamis.runs.figures import steps
+from tamis.runs.pages.image_section import images_sections
 from tamis.runs.pages.known_runs import KnownRuns
+from tamis.runs.pages.run_view import load_view
 from tamis.runs.pages.ui_pages import Site
 from tamis.runs.report import write_report
+from tamis.stages.io import ParquetReader, ParquetWriter
+from tamis.stages.text.filters import ScoreFilter, WordCountFilter
+from tests.support.row_runs import rows_of, run_stages, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,23 @@ def test_the_pages_of_ui_show_the_same_images(run_dir: Path) -> None:
     assert rows.count("data:image/jpeg;base64,") >= 10
     place = re.findall(r'drops/([^"?]+)"', rows)[-1]
     assert site.page(["runs", run_dir.name, "drops", place], {}).count("data:image/jpeg;base64,") == 1
+
+
+def test_texts_are_not_read_to_look_for_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_rows(tmp_path / "in" / "a.parquet", rows_of(20))
+    words = ScoreFilter(WordCountFilter(min_words=4))
+    result = run_stages(tmp_path, [ParquetReader(str(path)), words, ParquetWriter(str(tmp_path / "out"))])
+    read: list[Any] = []
+    read_group = pq.ParquetFile.read_row_group
+
+    def noting(file: Any, *given: Any, **named: Any) -> Any:
+        read.append(given)
+        return read_group(file, *given, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noting)
+    view = load_view(result.run_dir)
+    assert images_sections(view, steps(view.summary.stages)) == []
+    assert read == []
 
 
 def test_where_the_files_are_gone_the_page_says_so(tmp_path: Path) -> None:

@@ -20,12 +20,14 @@ from tamis.runs.pages.timeline import Sample, last_sample, read_samples
 from tamis.runs.past_runs import KILLED, RUNNING, run_state
 from tamis.runs.source_rows import ReadLimits, RowFormat, SourceRow, format_of, read_rows
 from tamis.runs.stats import RunSummary, StageStats
-from tamis.runs.thumbnails import MOST_BYTES, Thumbnail, image_bytes_of, thumbnail
+from tamis.runs.thumbnails import MOST_BYTES, Thumbnail, image_bytes_of, may_hold_images, thumbnail
+from tamis.stages.io.paths import is_local
 from tamis.tasks.storage import check_trusted
 
 NO_REASON_YET: Final = "dropped so far"
 """Stands for the reasons of drops while a run goes on and they are not known."""
 
+_ONE_IMAGE: Final = ReadLimits(scan_bytes=32 * 2**20, group_bytes=256 * 2**20)
 _IMAGES_AT_ONCE: Final = 4
 
 _READERS: Final = {"CsvReaderStage": "csv", "TextReaderStage": "text"}
@@ -97,7 +99,22 @@ class RunView:
 
     def has_image(self, row: DroppedRow) -> bool:
         """Whether a row of the source is an image, or has one."""
-        return self.read_texts([row], side=8)[0].picture is not None
+        if self.distrust() or not self._may_hold_images(row.source):
+            return False
+        return self.read_texts([row], _ONE_IMAGE, side=8)[0].picture is not None
+
+    def _may_hold_images(self, source: str) -> bool:
+        """Whether a source has a column for images, where that is known without reading rows."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        row_format = self.row_format(source)
+        if row_format is None or row_format.kind != "parquet" or not is_local(source):
+            return True
+        try:
+            return any(may_hold_images(field) for field in pq.read_schema(source))
+        except (OSError, pa.ArrowException):
+            return True
 
     def row_at(self, source: str, position: int) -> DroppedRow:
         """The row at a place, as :meth:`read_texts` takes it."""

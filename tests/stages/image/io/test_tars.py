@@ -319,7 +319,8 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path, batch_images: int) -
     write_tar(tmp_path / "a.tar", samples(25))
     reader = WebDatasetReader(str(tmp_path / "a.tar"), batch_images=batch_images)
     stages = (reader, ImageWriterStage(str(tmp_path / "out"), 10))
-    read(*stages, executor=LocalExecutor(workers=2, substrate="threads"))
+    result = read(*stages, executor=LocalExecutor(workers=2, substrate="threads"))
+    assert Path(result.run_dir, "finished.json").exists()
     tars = sorted((tmp_path / "out").glob("*.tar"))
     assert len(tars) == 3
     columns = ["image_id", "image_bytes", "caption", "width", "license", "tags"]
