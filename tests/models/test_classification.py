@@ -69,6 +69,18 @@ def test_a_sequence_classifier_computes_what_transformers_does(tmp_path: Path, k
     torch.testing.assert_close(scorer(batch_of(rows)), expected, atol=5e-5, rtol=1e-4)
 
 
+def test_a_classifier_that_padding_would_change_is_given_each_row_by_itself(tmp_path: Path) -> None:
+    network = save_sequence_classifier(tmp_path / "m", "Llama", outputs=2)
+    path = tmp_path / "m" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pad_token_id": None}))
+    rows = tokens_of(tmp_path / "m")
+    scorer = load_sequence_classifier(Model(str(tmp_path / "m")), "cpu")
+    network.config.pad_token_id = None
+    with torch.no_grad():
+        expected = torch.cat([network(input_ids=torch.tensor([row])).logits for row in rows])
+    torch.testing.assert_close(scorer(batch_of(rows)), expected, atol=5e-5, rtol=1e-4)
+
+
 def test_threads_share_a_model_on_a_cpu_until_its_files_change(tmp_path: Path) -> None:
     save_labelled(tmp_path / "m", ["a", "b"])
     model = Model(str(tmp_path / "m"))

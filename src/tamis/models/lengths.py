@@ -24,8 +24,15 @@ _AFTER_PADDING: Final = {
     "longformer",
     "esm",
     "data2vec-text",
+    "ibert",
+    "luke",
+    "roberta-prelayernorm",
+    "xmod",
 }
 """Kinds of models whose positions begin after that of the padding token."""
+
+_NAMED_OTHERWISE: Final = {"codegen", "gpt2", "gpt_bigcode", "gptj", "openai-gpt"}
+"""Kinds of models that call the number of their positions ``n_positions``."""
 
 _USUAL: Final = {"clip": 77, "clip_text_model": 77, "siglip": 64, "siglip_text_model": 64}
 """The positions of kinds of models that leave them out of their configuration where they are the usual ones."""
@@ -45,6 +52,8 @@ def most_tokens(folder: str) -> int | None:
     config = model_config(folder)
     config = {**config, **config.get("text_config", {})} if isinstance(config.get("text_config"), dict) else config
     places = config.get("max_position_embeddings", backbone_positions(config, folder))
+    if places is None and config.get("model_type") in _NAMED_OTHERWISE:
+        places = config.get("n_positions", 1024)
     if places is None:
         open_clip = _read(Path(folder) / OPEN_CLIP_CONFIG).get("model_cfg", {}).get("text_cfg", {})
         places = open_clip.get("context_length", _USUAL.get(str(config.get("model_type"))))
