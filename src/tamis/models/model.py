@@ -104,7 +104,10 @@ class Model:
     def has_weights(self) -> bool:
         """Whether weights are there, and all parts of them: a snapshot of the hub may hold the small files only."""
         folder = Path(self.folder())
+        is_safe = any(folder.rglob("*.safetensors"))
         for index in folder.rglob("*.index.json"):
+            if is_safe and not index.name.endswith(".safetensors.index.json"):
+                continue  # of the same weights in pickled files, which are not fetched
             parts = _parts_named(index)
             if any(not (index.parent / part).exists() for part in parts):
                 return False
@@ -134,6 +137,8 @@ class Model:
                     f"the model {self.name} has its weights only in {pickled[0]}, a pickled file, which could run any "
                     "code. Convert it to safetensors, or allow it with Model(..., allow_pickle=True)"
                 )
+        if not self.has_weights():
+            raise ModelError(f"the model {self.name} has no weights in {folder}: fetch or bundle the model again")
 
     def bundle(self, directory: str) -> str:
         """Copy the model to a folder below ``directory``, for a machine without a network; returns that folder.
@@ -254,7 +259,7 @@ def bundled_folder(name: str, revision: str | None = None) -> str | None:
     """
     directory = os.environ.get("TAMIS_MODELS_DIR", "")
     path = os.path.join(directory, _folder_name(name, revision))
-    return path if directory and os.path.isdir(path) else None
+    return path if directory and name and os.path.isdir(path) else None
 
 
 def _folder_name(name: str, revision: str | None) -> str:
