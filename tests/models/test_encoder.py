@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
 from small_encoders import CHANGED_BY_PADDING, KINDS, save_model  # noqa: E402
 
 from tamis.errors import ModelError  # noqa: E402
@@ -98,3 +99,18 @@ def test_gpt_2_names_its_positions_in_another_way(tmp_path: Path) -> None:
     assert most_tokens(str(tmp_path)) == 77
     (tmp_path / "config.json").write_text('{"model_type": "t5", "n_positions": 77}')  # which has no meaning there
     assert most_tokens(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(("gone", "is_refused"), [("layer.1.", True), ("pooler", False)])
+def test_weights_that_are_missing_are_not_made_up(tmp_path: Path, gone: str, is_refused: bool) -> None:
+    """Nothing is computed by a pooler, and many files have none."""
+    folder = save_model(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if gone not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    if is_refused:
+        with pytest.raises(ModelError, match="its files lack 16 weights"):
+            Encoder(Model(str(folder)), "cpu")
+    else:
+        assert Encoder(Model(str(folder)), "cpu").most_tokens == 80

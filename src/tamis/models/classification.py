@@ -164,7 +164,7 @@ def load_sequence_classifier(
 
     def load() -> Scorer:
         torch = load_torch(f"the model {model.name}")
-        whole = model.load("AutoModelForSequenceClassification", dtype=torch.float32)
+        whole = model.load("AutoModelForSequenceClassification", whole=True, dtype=torch.float32)
         whole.requires_grad_(requires_grad=False)
         count = int(whole.config.num_labels)
         if outputs is not None and count != outputs:

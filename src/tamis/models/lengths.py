@@ -10,7 +10,7 @@ from tamis.errors import ModelError
 from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG
 from tamis.models.published import backbone_positions
 
-__all__ = ["model_config", "most_tokens"]
+__all__ = ["model_config", "most_tokens", "tokenizer_settings"]
 
 _UNLIMITED: Final = 100_000
 """Tokenizers without a limit name an absurd one."""
@@ -59,7 +59,7 @@ def most_tokens(folder: str) -> int | None:
         places = open_clip.get("context_length", _USUAL.get(str(config.get("model_type"))))
     if isinstance(places, int) and config.get("model_type") in _AFTER_PADDING:
         places -= int(config.get("pad_token_id") or 0) + 1
-    named = _read(Path(folder) / "tokenizer_config.json").get("model_max_length")
+    named = tokenizer_settings(folder).get("model_max_length")
     limits = [limit for limit in (named, places) if isinstance(limit, int | float) and 0 < limit < _UNLIMITED]
     return int(min(limits)) if limits else None
 
@@ -71,6 +71,11 @@ def model_config(folder: str) -> dict[str, Any]:
         if found:
             return found
     return {}
+
+
+def tokenizer_settings(folder: str) -> dict[str, Any]:
+    """The ``tokenizer_config.json`` of a folder; empty if it has none."""
+    return _read(Path(folder) / "tokenizer_config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array, one_array
 from tamis.errors import DataError, MissingExtraError
+from tamis.models.lengths import tokenizer_settings
 from tamis.models.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["ModelTokens", "Tokens", "cuts_begin", "load_model_tokenizer"]
@@ -162,5 +162,4 @@ def load_model_tokenizer(folder: str, transformers_init_kwargs: Mapping[str, Any
 
 def cuts_begin(folder: str) -> bool:
     """Whether the tokenizer of a folder leaves out the begin of a text that is too long."""
-    path = Path(folder) / "tokenizer_config.json"
-    return path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("truncation_side") == "left"
+    return tokenizer_settings(folder).get("truncation_side") == "left"
