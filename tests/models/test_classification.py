@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from small_models import (
     PROMPT,
     SMALL,
@@ -67,6 +68,26 @@ def test_a_sequence_classifier_computes_what_transformers_does(tmp_path: Path, k
     with torch.no_grad():
         expected = torch.cat([network(input_ids=torch.tensor([row])).logits for row in rows])
     torch.testing.assert_close(scorer(batch_of(rows)), expected, atol=5e-5, rtol=1e-4)
+
+
+def test_a_classifier_that_padding_would_change_is_given_each_row_by_itself(tmp_path: Path) -> None:
+    network = save_sequence_classifier(tmp_path / "m", "Llama", outputs=2)
+    path = tmp_path / "m" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pad_token_id": None}))
+    rows = tokens_of(tmp_path / "m")
+    scorer = load_sequence_classifier(Model(str(tmp_path / "m")), "cpu")
+    network.config.pad_token_id = None
+    with torch.no_grad():
+        expected = torch.cat([network(input_ids=torch.tensor([row])).logits for row in rows])
+    torch.testing.assert_close(scorer(batch_of(rows)), expected, atol=5e-5, rtol=1e-4)
+
+
+def test_a_head_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
+    save_sequence_classifier(tmp_path / "m", outputs=1)
+    path = tmp_path / "m" / "model.safetensors"
+    save_file({name: x for name, x in load_file(path).items() if "classifier" not in name}, path, {"format": "pt"})
+    with pytest.raises(ModelError, match=r"its files lack 2 weights, such as classifier\.bias"):
+        load_sequence_classifier(Model(str(tmp_path / "m")), "cpu")
 
 
 def test_threads_share_a_model_on_a_cpu_until_its_files_change(tmp_path: Path) -> None:

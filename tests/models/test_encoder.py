@@ -11,10 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from small_encoders import KINDS, save_model  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+from small_encoders import CHANGED_BY_PADDING, KINDS, save_model  # noqa: E402
 
 from tamis.errors import ModelError  # noqa: E402
 from tamis.models.encoder import Encoder  # noqa: E402
+from tamis.models.lengths import most_tokens  # noqa: E402
 from tamis.models.model import Model  # noqa: E402
 from tamis.models.token_batches import TokenBatch, TokenRows  # noqa: E402
 
@@ -25,13 +27,13 @@ ROWS = TokenRows(
 )
 
 
-def one_by_one(folder: Path) -> Any:
+def one_by_one(folder: Path, given: TokenRows = ROWS) -> Any:
     """The hidden states as transformers computes them, one row at a time."""
     from transformers import AutoModel
 
     network = AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
-        rows = [torch.from_numpy(ROWS.take(np.array([n])).ids).long()[None] for n in range(len(ROWS))]
+        rows = [torch.from_numpy(given.take(np.array([n])).ids).long()[None] for n in range(len(given))]
         return torch.cat([network(input_ids=row).last_hidden_state[0] for row in rows])
 
 
@@ -40,6 +42,24 @@ def test_hidden_states_are_those_of_transformers(tmp_path: Path, kind: str) -> N
     encoder = Encoder(Model(str(save_model(tmp_path, kind))), "cpu")
     assert encoder.is_padded == (kind in ("mpnet", "deberta"))
     assert torch.allclose(encoder(TokenBatch.of(ROWS, "cpu")), one_by_one(tmp_path), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CHANGED_BY_PADDING)
+def test_rows_that_padding_would_change_are_computed_by_length(tmp_path: Path, kind: str) -> None:
+    encoder = Encoder(Model(str(save_model(tmp_path, kind))), "cpu")
+    assert encoder.has_equal_lengths
+    assert torch.allclose(encoder(TokenBatch.of(ROWS, "cpu")), one_by_one(tmp_path), atol=1e-4)
+
+
+def test_the_padding_token_may_be_written_out_in_a_text(tmp_path: Path) -> None:
+    """RoBERTa does not count it as a position."""
+    folder = save_model(tmp_path, "roberta")
+    encoder = Encoder(Model(str(folder)), "cpu")
+    ids = ROWS.ids.copy()
+    ids[[5, 11, 12, 30, -1]] = encoder.pad
+    rows = TokenRows(ids, ROWS.offsets)
+    assert not encoder.is_padded
+    assert torch.allclose(encoder(TokenBatch.of(rows, "cpu")), one_by_one(folder, rows), atol=1e-4)
 
 
 def test_a_sliding_window_is_kept_without_padding(tmp_path: Path) -> None:
@@ -72,3 +92,25 @@ def test_damaged_weights_are_an_error_that_names_the_model(tmp_path: Path) -> No
     (folder / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=f"the model {folder} cannot be loaded"):
         Encoder(Model(str(folder)), "cpu")
+
+
+def test_gpt_2_names_its_positions_in_another_way(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_positions": 77}')
+    assert most_tokens(str(tmp_path)) == 77
+    (tmp_path / "config.json").write_text('{"model_type": "t5", "n_positions": 77}')  # which has no meaning there
+    assert most_tokens(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(("gone", "is_refused"), [("layer.1.", True), ("pooler", False)])
+def test_weights_that_are_missing_are_not_made_up(tmp_path: Path, gone: str, is_refused: bool) -> None:
+    """Nothing is computed by a pooler, and many files have none."""
+    folder = save_model(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if gone not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    if is_refused:
+        with pytest.raises(ModelError, match="its files lack 16 weights"):
+            Encoder(Model(str(folder)), "cpu")
+    else:
+        assert Encoder(Model(str(folder)), "cpu").most_tokens == 80

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from small_encoders import save_model  # noqa: E402
 
-from tamis.models.encoder import Encoder, _first_position  # noqa: E402
+from tamis.models.encoder import Encoder, _position_padding  # noqa: E402
 from tamis.models.fused_layers import FusedLayers  # noqa: E402
 from tamis.models.model import Model  # noqa: E402
 from tamis.models.token_batches import TokenBatch, TokenRows  # noqa: E402
@@ -31,7 +31,7 @@ def test_states_are_those_of_the_network(tmp_path: Path, kind: str, more: dict[s
     expected = encoder(batch())
     plain = transformers.AutoModel.from_pretrained(tmp_path).eval()  # its weights are not packed
     with torch.inference_mode():
-        found = FusedLayers(plain, _first_position(plain))(batch())
+        found = FusedLayers(plain, _position_padding(plain))(batch())
     assert torch.allclose(found, expected, atol=1e-5)
 
 

@@ -83,6 +83,21 @@ def test_a_part_of_the_weights_that_is_missing_is_named(folder: Path) -> None:
         Model(str(folder)).check()
 
 
+def test_an_index_of_pickled_files_beside_safetensors_does_not_count(folder: Path) -> None:
+    """Many models have their weights in both forms on the hub, and the pickled ones are not fetched."""
+    index = {"weight_map": {"weight": "pytorch_model-00001-of-00002.bin"}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    model = Model(str(folder))
+    assert model.has_weights()
+    model.check()
+
+
+def test_a_folder_without_weights_is_named(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="has no weights in"):
+        Model(str(folder)).check()
+
+
 def in_cache(cache: Path, files: dict[str, bytes]) -> None:
     """Put files where the hub's cache has those of ``org/name``."""
     home = cache / "models--org--name"

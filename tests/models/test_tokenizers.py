@@ -148,3 +148,11 @@ except DataError as e:
     )
     assert "'somebody/a-model-that-is-not-there' could not be loaded" in done.stdout
     assert "give the path of a tokenizer.json" in done.stdout
+
+
+def test_a_folder_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
+    """Some classes of transformers then make a tokenizer to which all words are unknown."""
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(DataError, match="has no vocabulary"):
+        load_tokenizer(str(tmp_path))

@@ -69,13 +69,13 @@ def save_model(folder: Path, kind: str = "bert", **more: Any) -> Path:
 
     Args:
         folder: Where to.
-        kind: One of :data:`KINDS`.
+        kind: One of :data:`KINDS` or :data:`CHANGED_BY_PADDING`.
         more: More settings of its config.
     """
     import torch
     from transformers import AutoModel
 
-    style, make = KINDS[kind]
+    style, make = {**KINDS, **CHANGED_BY_PADDING}[kind]
     words = save_tokenizer(folder, style)
     torch.manual_seed(len(kind))
     network = AutoModel.from_config(
@@ -129,3 +129,10 @@ KINDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "qwen3": ("causal", _config("Qwen3Config", num_key_value_heads=2, head_dim=8)),
 }
 """Kinds of models: the style of their tokenizer, and how to make their config of some sizes."""
+
+CHANGED_BY_PADDING: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "fnet": ("wordpiece", _config("FNetConfig")),
+    "convbert": ("wordpiece", _config("ConvBertConfig", embedding_size=32)),
+    "mobilebert": ("wordpiece", _config("MobileBertConfig", embedding_size=16, intra_bottleneck_size=16)),
+}
+"""Kinds of models whose states of a row change if it is filled up, in transformers as well."""

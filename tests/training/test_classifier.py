@@ -183,6 +183,32 @@ def test_labels_may_be_numbers_or_truth_values(tmp_path: Path) -> None:
         assert trained.labels == labels
 
 
+@pytest.mark.parametrize(
+    ("rows", "settings", "message"),
+    [
+        ([{"text": 1, "label": "a"}], {}, "works on text, but the column 'text' holds int64"),
+        ([{"text": "a", "stars": 1}], {"label_where": "stars >= 'b'"}, "'stars' holds int64, which cannot be compared"),
+        (["nothing"], {}, "1 more could not be read"),
+    ],
+)
+def test_rows_that_nothing_can_be_learned_from(
+    tmp_path: Path, rows: list[Any], settings: dict[str, Any], message: str
+) -> None:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=message):
+        train_classifier(str(tmp_path / "rows.jsonl"), str(tmp_path / "model"), **settings)
+
+
+def test_a_condition_on_a_null_gives_no_label(tmp_path: Path) -> None:
+    rows = [
+        {"text": f"text {n} {'good' if n % 2 else 'bad'}", "stars": None if n % 3 == 0 else n % 2} for n in range(90)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    trained = train_classifier(str(tmp_path / "rows.jsonl"), str(tmp_path / "model"), label_where="stars >= 1")
+    assert trained.training["rows_by_label"] == {"false": 30, "true": 30}
+
+
 def test_labels_by_a_condition(labelled: str, tmp_path: Path) -> None:
     trained = train_classifier(labelled, str(tmp_path / "model"), label_where="stars >= 4", features=SMALL)
     assert trained.labels == ["false", "true"]

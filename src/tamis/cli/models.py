@@ -13,7 +13,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "list":
         return _list(as_json=arguments.json)
     wanted = {"fetch": "NAME", "check": "NAME", "bundle": "NAME FOLDER"}[arguments.action]
-    if arguments.name is None or (arguments.action == "bundle") != (arguments.folder is not None):
+    if not arguments.name or (arguments.action == "bundle") != (arguments.folder is not None):
         complain(f"expected tamis models {arguments.action} {wanted}", ["  See tamis models --help"])
         return 2
     from tamis.models.model import Model

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tamis.errors import ModelError
-from tamis.models.encoder import Encoder, best_device, load_torch
+from tamis.models.encoder import Encoder, best_device, load_torch, sample_rows
 from tamis.models.model import Model
 from tamis.models.published import build_backbone, fill, is_sequence_classifier, labels_of, load_tensors, read_config
 from tamis.models.token_batches import TokenBatch
@@ -164,7 +164,7 @@ def load_sequence_classifier(
 
     def load() -> Scorer:
         torch = load_torch(f"the model {model.name}")
-        whole = model.load("AutoModelForSequenceClassification", dtype=torch.float32)
+        whole = model.load("AutoModelForSequenceClassification", whole=True, dtype=torch.float32)
         whole.requires_grad_(requires_grad=False)
         count = int(whole.config.num_labels)
         if outputs is not None and count != outputs:
@@ -204,8 +204,11 @@ def _head_of(whole: Any) -> _Head | None:
     before += [[getattr(whole, "pre_classifier", None), torch.nn.ReLU()], []]
     ids = torch.arange(12).reshape(2, 6) % int(whole.config.vocab_size)
     with torch.inference_mode():
-        first = whole.base_model(input_ids=ids).last_hidden_state[:, 0]
-        expected = whole(input_ids=ids).logits
+        try:
+            first = whole.base_model(input_ids=ids).last_hidden_state[:, 0]
+            expected = torch.cat([whole(input_ids=row[None]).logits for row in ids])  # some take one row at a time
+        except (IndexError, RuntimeError, ValueError):
+            return None  # it wants more of its tokens, such as one that ends a text
         for parts in before:
             head = _Head([*parts, classifier])
             if all(part is not None for part in head.parts):
@@ -219,7 +222,8 @@ def _head_of(whole: Any) -> _Head | None:
 
 
 class _WholeScorer:
-    """A classifier of ``transformers`` that runs as a whole, over padded rows.
+    """A classifier of ``transformers`` that runs as a whole, over padded rows, or by itself for each row where padding
+    changes what it says.
 
     Args:
         whole: The classifier, with 32-bit numbers.
@@ -231,6 +235,13 @@ class _WholeScorer:
         torch = load_torch("a classifier")
         self.whole, self.pad = whole.to(device), int(getattr(whole.config, "pad_token_id", None) or 0)
         self.vocab_size = int(whole.config.vocab_size)
+        tokens = sample_rows(whole.base_model, device)
+        with torch.inference_mode():
+            try:
+                together, alone = self._together(tokens), self._alone(tokens)
+                self.pads = bool(torch.allclose(together, alone, rtol=_AGREES, atol=_AGREES))
+            except (IndexError, RuntimeError, ValueError):  # it names no token to fill rows up with
+                self.pads = False
         if device == "cpu":
             return
         for child in whole.children():
@@ -241,9 +252,18 @@ class _WholeScorer:
 
     def __call__(self, tokens: TokenBatch) -> torch.Tensor:
         torch = load_torch("a classifier")
-        ids, mask = tokens.padded(self.pad)
         with torch.inference_mode():
-            return self._outputs(ids, mask.long())
+            return self._together(tokens) if self.pads else self._alone(tokens)
+
+    def _together(self, tokens: TokenBatch) -> torch.Tensor:
+        ids, mask = tokens.padded(self.pad)
+        return self._outputs(ids, mask.long())
+
+    def _alone(self, tokens: TokenBatch) -> torch.Tensor:
+        library = load_torch("a classifier")
+        rows = [row[None] for row in library.split(tokens.ids, tokens.offsets.diff().tolist())]
+        found: torch.Tensor = library.cat([self._outputs(row, library.ones_like(row)) for row in rows])
+        return found
 
     def _outputs(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = self.whole(input_ids=ids, attention_mask=mask).logits.float()

@@ -2,7 +2,8 @@
 
 Rows need no padding where each token can be made to see the tokens of its own row only (``rows_attention.py``). Then a
 batch takes as long as its tokens, not as its longest row. Each model is tried that way when it is loaded; one that
-gives other results gets padded rows.
+gives other results than for each row by itself gets padded rows, and one that padding changes as well (a convolution
+over tokens, a Fourier transform) gets rows of one length at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tamis.models.token_batches import TokenBatch, TokenRows
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Encoder", "best_device", "load_torch", "number_type", "shared_network", "torch_threads"]
+__all__ = ["Encoder", "best_device", "load_torch", "number_type", "sample_rows", "shared_network", "torch_threads"]
 
 _AGREES: Final = {2: 0.999, 4: 0.99999}
 """The least cosine of hidden states with and without padding for padding to be left out, by bytes of a number."""
@@ -37,6 +38,9 @@ _LOADED: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDi
 """Networks on the CPU, which the threads of a process share: they are only read."""
 
 _LOADING: Final = threading.Lock()
+
+_CHANGED_BY_PADDING: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+"""Networks that compute something else for a row that is padded."""
 
 
 def load_torch(what: str) -> Any:
@@ -111,7 +115,8 @@ class Encoder:
 
     Attributes:
         network: The network of ``transformers``.
-        is_padded: Whether rows are padded.
+        is_padded: Whether rows are padded, or of one length at a time.
+        has_equal_lengths: Whether rows are of one length at a time.
         is_fused: Whether its layers are those of :class:`~tamis.models.fused_layers.FusedLayers`.
     """
 
@@ -142,6 +147,7 @@ class Encoder:
         self.config = self.network.config
         self.pad = _pad(self.config)
         self.is_padded = self.config._attn_implementation != ROWS_ATTENTION
+        self.has_equal_lengths = self.network in _CHANGED_BY_PADDING
         self._most_tokens = self.most_tokens
         self._call: Callable[..., Any] = torch.compile(self.network, dynamic=True) if compile else self.network
         self._fused = None if compile or self.is_padded else _fused(self.network, self.device, numbers)
@@ -167,7 +173,9 @@ class Encoder:
         with torch.inference_mode():
             if self._fused is not None:
                 return self._fused(tokens)
-            return _padded(self._call, tokens, self.pad) if self.is_padded else _unpadded(self._call, tokens)
+            if not self.is_padded:
+                return _unpadded(self._call, tokens, self.network)
+            return _by_length(self._call, tokens) if self.has_equal_lengths else _padded(self._call, tokens, self.pad)
 
 
 def _changed_ns(folder: str) -> int:
@@ -203,14 +211,16 @@ def _prepared(model: Model, network: Any, device: str, numbers: Any) -> Any:
     network.requires_grad_(requires_grad=False)
     if getattr(network.config, "use_cache", False):
         network.config.use_cache = False
-    tokens = _sample(network, device)
+    tokens = sample_rows(network, device)
     with torch.inference_mode():
-        expected = _padded(network, tokens, _pad(network.config)).float()
+        expected, least = _by_length(network, tokens).float(), _AGREES[own.itemsize]
         register()
         before = network.config._attn_implementation
         network.config._attn_implementation = ROWS_ATTENTION
-        if not _agrees(torch, expected, lambda: _unpadded(network, tokens), _AGREES[own.itemsize]):
+        if not _agrees(torch, expected, lambda: _unpadded(network, tokens, network), least):
             network.config._attn_implementation = before
+            if not _agrees(torch, expected, lambda: _padded(network, tokens, _pad(network.config)), least):
+                _CHANGED_BY_PADDING.add(network)
         return _packed(torch, model, network, numbers, tokens, expected) if device == "cpu" else network
 
 
@@ -219,24 +229,24 @@ def _fused(network: Any, device: str, numbers: Any) -> FusedLayers | None:
     if device == "cpu" or numbers.itemsize != 2:
         return None
     torch = load_torch("a model")
-    tokens = _sample(network, device)
+    tokens = sample_rows(network, device)
     with torch.inference_mode():
         try:
-            fused = FusedLayers(network, _first_position(network))
+            fused = FusedLayers(network, _position_padding(network))
         except (AttributeError, IndexError, TypeError):  # it is not built like BERT
             return None
-        expected = _unpadded(network, tokens).float()
+        expected = _unpadded(network, tokens, network).float()
         return fused if _agrees(torch, expected, lambda: fused(tokens), _AGREES[2]) else None
 
 
 def _packed(torch: Any, model: Model, network: Any, numbers: Any, tokens: TokenBatch, expected: Any) -> Any:
     """The network with packed linear layers, if it computes the same with them."""
-    is_padded = network.config._attn_implementation != ROWS_ATTENTION
+    is_whole = network.config._attn_implementation != ROWS_ATTENTION
     children = [(module, name, child) for module in network.modules() for name, child in module.named_children()]
     pack_linears(network, numbers)
 
     def compute() -> Any:
-        return _padded(network, tokens, _pad(network.config)) if is_padded else _unpadded(network, tokens)
+        return _by_length(network, tokens) if is_whole else _unpadded(network, tokens, network)
 
     if not _agrees(torch, expected, compute, _AGREES[numbers.itemsize]):
         for module, name, child in children:
@@ -267,8 +277,8 @@ def _agrees(torch: Any, expected: Any, compute: Callable[[], Any], least: float)
     return bool(torch.nn.functional.cosine_similarity(expected, found).min() >= least)
 
 
-def _sample(network: Any, device: str) -> TokenBatch:
-    """Rows of different lengths, one of them longer than the window of attention, if the model has one."""
+def sample_rows(network: Any, device: str) -> TokenBatch:
+    """Rows to try a network with: of different lengths, one of them longer than the window of its attention."""
     config = network.config
     words, pad = int(config.vocab_size), _pad(config)
     windows = [getattr(config, name, None) for name in ("sliding_window", "local_attention")]
@@ -288,10 +298,21 @@ def _padded(network: Callable[..., Any], tokens: TokenBatch, pad: int) -> torch.
     return hidden[mask]
 
 
-def _unpadded(network: Any, tokens: TokenBatch) -> torch.Tensor:
-    hidden: torch.Tensor = network(
+def _by_length(network: Callable[..., Any], tokens: TokenBatch) -> torch.Tensor:
+    """The states of rows that are computed with others of their length only."""
+    made: list[Any] = []
+    for rows in tokens.runs():
+        ids = rows.ids.view(rows.rows, rows.longest)
+        made.append(network(input_ids=ids, attention_mask=ids.new_ones(ids.shape)).last_hidden_state.flatten(0, 1))
+    import torch
+
+    return torch.cat(made)
+
+
+def _unpadded(call: Callable[..., Any], tokens: TokenBatch, network: Any) -> torch.Tensor:
+    hidden: torch.Tensor = call(
         input_ids=tokens.ids[None],
-        position_ids=tokens.positions[None] + _first_position(network),
+        position_ids=tokens.positions_from(_position_padding(network))[None],
         cu_seq_lens_q=tokens.offsets,
         cu_seq_lens_k=tokens.offsets,
         max_length_q=tokens.longest,
@@ -305,10 +326,16 @@ def _position_table(network: Any) -> Any:
     return getattr(getattr(network, "embeddings", None), "position_embeddings", None)
 
 
-def _first_position(network: Any) -> int:
-    """The number of the first position: RoBERTa and its kin begin after the one of the padding token."""
+def _position_padding(network: Any) -> int | None:
+    """The padding token, for models whose positions begin after the one of that token: RoBERTa and its kin."""
     padding = getattr(_position_table(network), "padding_idx", None)
-    return 0 if padding is None else int(padding) + 1
+    return None if padding is None else int(padding)
+
+
+def _first_position(network: Any) -> int:
+    """The number of the first position."""
+    padding = _position_padding(network)
+    return 0 if padding is None else padding + 1
 
 
 def _pad(config: Any) -> int:

@@ -40,15 +40,15 @@ class FusedLayers:
 
     Args:
         network: The network of ``transformers``. Its weights are shared where they need not be put together.
-        first_position: The number of the first position.
+        position_padding: The padding token, for models whose positions begin after the one of that token.
 
     Raises:
         AttributeError: The network is built in another way. Networks that look alike but compute something else are not
             told apart: compare the results.
     """
 
-    def __init__(self, network: Any, first_position: int = 0) -> None:
-        self._embeddings, self._first_position = network.embeddings, first_position
+    def __init__(self, network: Any, position_padding: int | None = None) -> None:
+        self._embeddings, self._position_padding = network.embeddings, position_padding
         attention = network.encoder.layer[0].attention.self
         self._heads, self._head_size = int(attention.num_attention_heads), int(attention.attention_head_size)
         self._activation = network.encoder.layer[0].intermediate.intermediate_act_fn
@@ -59,7 +59,7 @@ class FusedLayers:
         """The state of each token after the last layer."""
         import torch
 
-        positions = tokens.positions[None] + self._first_position
+        positions = tokens.positions_from(self._position_padding)[None]
         states: torch.Tensor = self._embeddings(input_ids=tokens.ids[None], position_ids=positions)[0]
         for layer in self._layers:
             inward = torch.nn.functional.linear(states, *layer.inward).view(-1, 3, self._heads, self._head_size)

@@ -10,7 +10,7 @@ from tamis.errors import ModelError
 from tamis.models.image_preprocessing import OPEN_CLIP_CONFIG
 from tamis.models.published import backbone_positions
 
-__all__ = ["model_config", "most_tokens"]
+__all__ = ["model_config", "most_tokens", "tokenizer_settings"]
 
 _UNLIMITED: Final = 100_000
 """Tokenizers without a limit name an absurd one."""
@@ -24,8 +24,15 @@ _AFTER_PADDING: Final = {
     "longformer",
     "esm",
     "data2vec-text",
+    "ibert",
+    "luke",
+    "roberta-prelayernorm",
+    "xmod",
 }
 """Kinds of models whose positions begin after that of the padding token."""
+
+_NAMED_OTHERWISE: Final = {"codegen", "gpt2", "gpt_bigcode", "gptj", "openai-gpt"}
+"""Kinds of models that call the number of their positions ``n_positions``."""
 
 _USUAL: Final = {"clip": 77, "clip_text_model": 77, "siglip": 64, "siglip_text_model": 64}
 """The positions of kinds of models that leave them out of their configuration where they are the usual ones."""
@@ -45,12 +52,14 @@ def most_tokens(folder: str) -> int | None:
     config = model_config(folder)
     config = {**config, **config.get("text_config", {})} if isinstance(config.get("text_config"), dict) else config
     places = config.get("max_position_embeddings", backbone_positions(config, folder))
+    if places is None and config.get("model_type") in _NAMED_OTHERWISE:
+        places = config.get("n_positions", 1024)
     if places is None:
         open_clip = _read(Path(folder) / OPEN_CLIP_CONFIG).get("model_cfg", {}).get("text_cfg", {})
         places = open_clip.get("context_length", _USUAL.get(str(config.get("model_type"))))
     if isinstance(places, int) and config.get("model_type") in _AFTER_PADDING:
         places -= int(config.get("pad_token_id") or 0) + 1
-    named = _read(Path(folder) / "tokenizer_config.json").get("model_max_length")
+    named = tokenizer_settings(folder).get("model_max_length")
     limits = [limit for limit in (named, places) if isinstance(limit, int | float) and 0 < limit < _UNLIMITED]
     return int(min(limits)) if limits else None
 
@@ -62,6 +71,11 @@ def model_config(folder: str) -> dict[str, Any]:
         if found:
             return found
     return {}
+
+
+def tokenizer_settings(folder: str) -> dict[str, Any]:
+    """The ``tokenizer_config.json`` of a folder; empty if it has none."""
+    return _read(Path(folder) / "tokenizer_config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:

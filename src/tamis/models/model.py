@@ -31,6 +31,7 @@ _PLAIN = ("*.json", "*.txt", "*.model", "*.safetensors", "*.tiktoken", "*.onnx",
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _CODE = ("*.py",)
 _WEIGHTS = ("*.safetensors", "*.onnx", "*.npz", *_PICKLED)
+_POOLER = "pooler"
 _LEAST_HEADER = 8
 _SHA256_DIGITS = 64
 
@@ -104,7 +105,10 @@ class Model:
     def has_weights(self) -> bool:
         """Whether weights are there, and all parts of them: a snapshot of the hub may hold the small files only."""
         folder = Path(self.folder())
+        is_safe = any(folder.rglob("*.safetensors"))
         for index in folder.rglob("*.index.json"):
+            if is_safe and not index.name.endswith(".safetensors.index.json"):
+                continue  # of the same weights in pickled files, which are not fetched
             parts = _parts_named(index)
             if any(not (index.parent / part).exists() for part in parts):
                 return False
@@ -134,6 +138,8 @@ class Model:
                     f"the model {self.name} has its weights only in {pickled[0]}, a pickled file, which could run any "
                     "code. Convert it to safetensors, or allow it with Model(..., allow_pickle=True)"
                 )
+        if not self.has_weights():
+            raise ModelError(f"the model {self.name} has no weights in {folder}: fetch or bundle the model again")
 
     def bundle(self, directory: str) -> str:
         """Copy the model to a folder below ``directory``, for a machine without a network; returns that folder.
@@ -163,8 +169,8 @@ class Model:
         Args:
             kind: The class of ``transformers`` that loads it.
             folder: The folder to load, where it is not the model's own, such as one below it.
-            whole: Whether to refuse files without all the weights of that class, which ``transformers`` fills in with
-                numbers by chance.
+            whole: Whether the files must have all the weights of that class, which ``transformers`` otherwise fills in
+                with numbers by chance. If false, those of a pooler may be missing, which many encoders do not have.
             settings: More arguments of ``from_pretrained``, such as ``dtype``.
         """
         try:
@@ -176,14 +182,16 @@ class Model:
         if not self.allow_pickle:
             options["use_safetensors"] = True
         try:
-            with _without_load_report() if whole else contextlib.nullcontext():
-                loaded = getattr(transformers, kind).from_pretrained(folder, output_loading_info=whole, **options)
+            with _without_load_report():
+                loaded = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True, **options)
         except ImportError:  # the model asks for a package; the message says which
             raise
         except Exception as error:  # safetensors raises a class of its own for whatever is wrong with a file
             raise ModelError(f"the model {self.name} cannot be loaded: {error}") from error
-        network, found = loaded if whole else (loaded, {})
+        network, found = loaded
         lacking = sorted({*map(str, found.get("missing_keys", ())), *map(str, found.get("mismatched_keys", ()))})
+        if not whole:
+            lacking = [name for name in lacking if _POOLER not in name.split(".")]
         if lacking:
             raise ModelError(
                 f"the model {self.name} cannot be loaded as {kind}: its files lack {len(lacking)} weights, such as "
@@ -236,7 +244,7 @@ class Model:
 
 @contextlib.contextmanager
 def _without_load_report() -> Iterator[None]:
-    """Keep ``transformers`` from warning of tensors that the class has no use for: those of the other tower."""
+    """Keep ``transformers`` from warning of tensors that a class has no use for; those that are missing are errors."""
     logger = logging.getLogger("transformers")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -254,7 +262,7 @@ def bundled_folder(name: str, revision: str | None = None) -> str | None:
     """
     directory = os.environ.get("TAMIS_MODELS_DIR", "")
     path = os.path.join(directory, _folder_name(name, revision))
-    return path if directory and os.path.isdir(path) else None
+    return path if directory and name and os.path.isdir(path) else None
 
 
 def _folder_name(name: str, revision: str | None) -> str:

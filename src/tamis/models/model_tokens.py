@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tamis.arrays import arrow_array, numpy_array, one_array
-from tamis.models.tokenizers import Tokenizer
+from tamis.errors import DataError, MissingExtraError
+from tamis.models.lengths import tokenizer_settings
+from tamis.models.tokenizers import Tokenizer, load_tokenizer
 
-__all__ = ["ModelTokens", "Tokens"]
+__all__ = ["ModelTokens", "Tokens", "cuts_begin", "load_model_tokenizer"]
 
 _PROBE = "a"
 
@@ -38,7 +44,8 @@ class ModelTokens:
         max_seq_length: The most tokens of a text, those around it included. The rest of a longer text is left out.
         max_chars: The most characters of a text that are looked at.
         prompt: What is put before each text.
-        lower_case: Whether texts are made lower case.
+        lower_case: Whether texts are made lower case, as the package ``tokenizers`` does it.
+        cuts_begin: Whether the begin of a text that is too long is left out, and not its end.
     """
 
     def __init__(
@@ -49,9 +56,10 @@ class ModelTokens:
         *,
         prompt: str = "",
         lower_case: bool = False,
+        cuts_begin: bool = False,
     ) -> None:
         self.tokenizer, self.max_seq_length, self.max_chars = tokenizer, max_seq_length, max_chars
-        self.prompt, self.lower_case = prompt, lower_case
+        self.prompt, self.lower_case, self.cuts_begin = prompt, lower_case, cuts_begin
         self._before, self._after = _around(tokenizer)
         around = len(self._before) + len(self._after)
         if max_seq_length is not None and max_seq_length <= around:
@@ -71,12 +79,13 @@ class ModelTokens:
                 pa.scalar(self.prompt, column.type), column, pa.scalar("", column.type)
             )
         if self.lower_case:
-            column = pc.utf8_lower(column)
+            column = pa.array([_lower(text) for text in column.to_pylist()], column.type)
         most = None
         if self.max_seq_length is not None:
             most = self.max_seq_length - len(self._before) - len(self._after)
         # One more than is kept, which tells that there are more.
-        encoded = self.tokenizer.encode_column(column, max_tokens=None if most is None else most + 1)
+        limit = None if most is None or self.cuts_begin else most + 1
+        encoded = self.tokenizer.encode_column(column, max_tokens=limit)
         lengths = np.diff(numpy_array(encoded.offsets))
         kept = lengths if most is None else np.minimum(lengths, most)
         is_cut |= kept < lengths
@@ -86,8 +95,9 @@ class ModelTokens:
     def _with_ends(
         self, encoded: pa.LargeListArray, kept: NDArray[np.int64], missing: NDArray[np.bool_] | None
     ) -> pa.LargeListArray:
-        """The first tokens of each row, with the tokens around a text; none for a text that is missing."""
-        starts, ids = numpy_array(encoded.offsets)[:-1], numpy_array(encoded.values)
+        """The tokens of each row that are kept, with the tokens around a text; none for a text that is missing."""
+        offsets, ids = numpy_array(encoded.offsets), numpy_array(encoded.values)
+        starts = offsets[1:] - kept if self.cuts_begin else offsets[:-1]
         before, after = len(self._before), len(self._after)
         lengths = kept + before + after
         if missing is not None:
@@ -119,3 +129,37 @@ def _around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         if full[start : start + len(plain)] == plain:
             return full[:start], full[start + len(plain) :]
     raise ValueError(f"the tokenizer {tokenizer.name} changes a text when it puts tokens around it: {plain}, {full}")
+
+
+def _lower(text: str | None) -> str | None:
+    """A text in lower case, letter by letter: Arrow knows no letters that become two, Python has a final sigma."""
+    return None if text is None else text.replace("\u03a3", "\u03c3").lower()
+
+
+def load_model_tokenizer(folder: str, transformers_init_kwargs: Mapping[str, Any] | None = None) -> Tokenizer:
+    """The tokenizer of a model, as ``transformers`` has it where that is installed.
+
+    It holds what ``tokenizer_config.json`` says, such as ``do_lower_case``, against ``tokenizer.json``. The latter is
+    used alone where ``transformers`` is missing, or cannot load the folder without running code that is in it.
+
+    Args:
+        folder: The folder of the model.
+        transformers_init_kwargs: Further arguments of ``transformers.AutoTokenizer.from_pretrained``.
+    """
+    given = dict(transformers_init_kwargs or {})
+    has_file = (Path(folder) / "tokenizer.json").is_file()
+    if given or find_spec("transformers") is None or not Path(folder).is_dir():
+        return load_tokenizer(folder, transformers_init_kwargs=given)
+    try:
+        return load_tokenizer(folder, transformers_init_kwargs={"trust_remote_code": False})
+    except Exception as error:  # whatever the classes of transformers make of files that are not theirs
+        if not has_file:
+            if isinstance(error, DataError | MissingExtraError):
+                raise
+            raise DataError(f"the tokenizer cannot be loaded: {error}", path=folder) from error
+        return load_tokenizer(folder)
+
+
+def cuts_begin(folder: str) -> bool:
+    """Whether the tokenizer of a folder leaves out the begin of a text that is too long."""
+    return tokenizer_settings(folder).get("truncation_side") == "left"

@@ -127,7 +127,6 @@ def _wordllama() -> StaticModel:
 
 def _model2vec(model: Model) -> StaticModel:
     folder = Path(model.fetch())
-    model.check()
     inner = folder / "0_StaticEmbedding"
     home = inner if (inner / "model.safetensors").exists() else folder
     weights, tokenizer = home / "model.safetensors", home / "tokenizer.json"
@@ -137,6 +136,7 @@ def _model2vec(model: Model) -> StaticModel:
                 f"the model {model.name} has no static vectors: there is no {file.name} in {home}. A folder of "
                 "model2vec, or of a StaticEmbedding of sentence-transformers, has one"
             )
+    model.check()
     tensors = _tensors(weights)
     table = tensors.get("embeddings", tensors.get("embedding.weight"))
     if table is None or table.ndim != 2:

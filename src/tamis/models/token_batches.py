@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -143,6 +144,34 @@ class TokenBatch:
 
         numbers = torch.arange(self.rows, device=self.ids.device)
         return torch.repeat_interleave(numbers, self.offsets.diff(), output_size=len(self.ids))
+
+    def positions_from(self, padding: int | None) -> torch.Tensor:
+        """The place of each token in its row, as RoBERTa and its kin count: those of the padding token do not count.
+
+        Args:
+            padding: The padding token, which is also the place before the first; ``None`` to count as other models do.
+        """
+        import torch
+
+        if padding is None:
+            return self.positions
+        counts = self.ids != padding
+        total = counts.cumsum(0)
+        starts = self.offsets[:-1].long()
+        before = torch.repeat_interleave(
+            total[starts] - counts[starts].long(), self.offsets.diff(), output_size=len(total)
+        )
+        return (total - before) * counts + padding
+
+    def runs(self) -> Iterator[TokenBatch]:
+        """The rows again, in order, in batches of neighbours of one length."""
+        start, lengths = 0, self.offsets.diff().tolist()
+        for length, run in itertools.groupby(lengths):
+            stop = start + length * sum(1 for _ in run)
+            ids, positions = self.ids[start:stop], self.positions[start:stop]
+            offsets = self.offsets.new_tensor(range(0, stop - start + 1, length))
+            yield TokenBatch(ids, offsets, positions, length)
+            start = stop
 
     def padded(self, pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows as a matrix filled up with a token, and which of its places hold tokens of rows."""

@@ -320,6 +320,11 @@ def _from_transformers(
         inner = transformers.AutoTokenizer.from_pretrained(name, cache_dir=cache_dir, token=hf_token, **more)
     except (OSError, ValueError) as e:
         raise _not_loaded(name, e) from e
+    if inner.is_fast and not set(inner.backend_tokenizer.get_vocab(False)) - set(inner.all_special_tokens):
+        raise DataError(
+            f"the tokenizer {name!r} has no vocabulary",
+            hint="Are its files missing, such as tokenizer.json or vocab.txt? Fetch or save it again.",
+        )
     eos_token_id: int | None = None
     if eos_token is not None:
         # Looked up, not given to transformers: that adds a token that is not there, with an id no model knows.
@@ -350,8 +355,11 @@ def _named_eos(folder: str) -> str | None:
     for name in _SETTINGS:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
-            with open(path, encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
-                token = json.load(file).get("eos_token")
+            try:
+                with open(path, encoding="utf-8") as file:  # noqa: PTH123 - plain open is enough
+                    token = json.load(file).get("eos_token")
+            except (ValueError, AttributeError) as error:
+                raise DataError(f"it is damaged: {error}", path=path) from None
             if token is not None:
                 return str(token["content"] if isinstance(token, dict) else token)
     return None

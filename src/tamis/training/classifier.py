@@ -294,9 +294,10 @@ def _from_seeds(
 def _check_labels(sampled: _Sampled, features: Features, kind: str) -> None:
     counts = sampled.counts
     if not len(sampled.texts):
+        unreadable = f"; {counts.unreadable:,} more could not be read" if counts.unreadable else ""
         raise DataError(
             f"there is nothing to learn from: of {counts.rows:,} rows, {counts.without_text:,} have no text and "
-            f"{counts.without_label:,} no label"
+            f"{counts.without_label:,} no label{unreadable}"
         )
     if len(np.unique(sampled.truth)) < 2:
         raise DataError(

@@ -83,7 +83,7 @@ class InputRows:
             seed: That of the keys of the texts.
         """
         for table in self._tables([self.text_field, embedding_field]):
-            texts = _joined(text_values(read_column(table, self.text_field, "training"), self.text_field, "training"))
+            texts = self._texts(table)
             vectors, missing = vectors_of(table.column(embedding_field), embedding_field)
             _, has_direction = unit_rows(vectors)
             usable = np.flatnonzero(has_direction & ~missing)
@@ -117,7 +117,7 @@ class InputRows:
         return [] if self.label_field is None else [self.label_field]
 
     def _chosen(self, table: pa.Table) -> tuple[pa.Array, pa.Array | None]:
-        texts = _joined(text_values(read_column(table, self.text_field, "training"), self.text_field, "training"))
+        texts = self._texts(table)
         has_text = pc.fill_null(pc.not_equal(pc.utf8_trim(texts, characters=WHITE_SPACE), ""), False)
         self.counts.rows += len(texts)
         self.counts.without_text += len(texts) - (pc.sum(has_text).as_py() or 0)
@@ -129,12 +129,25 @@ class InputRows:
         self.counts.without_label += len(labels) - (pc.sum(has_label).as_py() or 0)
         return texts.filter(has_both), labels.filter(has_both)
 
+    def _texts(self, table: pa.Table) -> pa.Array:
+        try:
+            return _joined(text_values(read_column(table, self.text_field, "training"), self.text_field, "training"))
+        except TypeError as error:
+            raise DataError(str(error), hint="Is it the column with the text? Name another one: --text NAME.") from None
+
     def _labels(self, table: pa.Table) -> pa.Array | None:
         if self.label is not None:
             return pa.repeat(pa.scalar(self.label, pa.large_string()), table.num_rows)
         if self.label_where is not None:
-            condition = Route(self.label_where, {"true": []})
-            return _joined(pc.cast(condition.labels(table), pa.large_string()))
+            (field,) = self._label_columns()
+            column = table.column(field)
+            try:
+                holds = Route(self.label_where, {"true": []}).labels(table)
+            except pa.ArrowException:
+                raise DataError(
+                    f"the column {field!r} holds {column.type}, which cannot be compared as in {self.label_where!r}"
+                ) from None
+            return _joined(pc.if_else(column.is_valid(), pc.cast(holds, pa.large_string()), None))
         if self.label_field is None:
             return None
         column = read_column(table, self.label_field, "training")

@@ -132,7 +132,8 @@ def train_language_model(
         sample.add(texts, np.zeros(len(texts), np.int32))
     texts, _, keys = sample.finish()
     if not len(texts):
-        raise DataError(f"there is nothing to learn from: none of {rows.counts.rows:,} rows has a text")
+        unreadable = f"; {rows.counts.unreadable:,} more could not be read" if rows.counts.unreadable else ""
+        raise DataError(f"there is nothing to learn from: none of {rows.counts.rows:,} rows has a text{unreadable}")
     held_out = np.zeros(len(texts), np.bool_)
     held_out[np.argsort(keys * np.uint64(0x9E3779B97F4A7C15), kind="stable")[: len(texts) // _HELD_OUT]] = True
     held_out[np.flatnonzero(held_out)[_MOST_HELD_OUT:]] = False

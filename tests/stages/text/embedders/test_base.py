@@ -112,6 +112,35 @@ def test_the_default_prompt_is_put_before_each_text(tmp_path: Path) -> None:
     assert abs(with_prompt - without).max() > 0.01
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
+        {"tokenizer_class": "BertTokenizer", "strip_accents": False},
+        {"truncation_side": "left"},
+    ],
+    ids=str,
+)
+def test_settings_beside_the_vocabulary_count(tmp_path: Path, settings: dict[str, object]) -> None:
+    folder = save_sentence_model(tmp_path, "bert", "mean")
+    plain = vectors_of(EmbeddingCreatorStage(str(folder)))
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+    expected = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    found = vectors_of(EmbeddingCreatorStage(str(folder)))
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert abs(found - plain).max() > 0.001
+
+
+def test_lower_case_is_that_of_sentence_transformers(tmp_path: Path) -> None:
+    folder = save_sentence_model(tmp_path, "roberta", "mean")
+    path = folder / "sentence_bert_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
+    texts: list[str | None] = ["İSTANBUL ΣΑΣ", "Plain"]
+    expected = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    assert vectors_of(EmbeddingCreatorStage(str(folder)), texts) == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize(("kind", "pooling"), [("bert", "mean_pooling"), ("qwen3", "last_token"), ("roberta", "cls")])
 def test_a_plain_transformer_with_the_pooling_given(tmp_path: Path, kind: str, pooling: str) -> None:
     import torch

@@ -14,9 +14,8 @@ from tamis.arrays import arrow_array
 from tamis.errors import MissingExtraError
 from tamis.models.batch_runner import check_finite
 from tamis.models.model import Model
-from tamis.models.model_tokens import ModelTokens
+from tamis.models.model_tokens import ModelTokens, cuts_begin, load_model_tokenizer
 from tamis.models.token_batches import TokenRows
-from tamis.models.tokenizers import load_tokenizer
 from tamis.stages.base import NodeInfo, WorkerMetadata
 from tamis.stages.column_values import TextStage
 from tamis.stages.resources import Resources
@@ -108,7 +107,10 @@ class VLLMEmbeddingModelStage(TextStage):
             settings.setdefault("runner", "pooling")
         self._llm = vllm.LLM(model=folder, **settings)
         limit = int(self._llm.llm_engine.model_config.max_model_len)
-        self._tokens = ModelTokens(load_tokenizer(folder), limit, self.max_chars) if self.pretokenize else None
+        self._tokens = None
+        if self.pretokenize:
+            tokenizer = load_model_tokenizer(folder)
+            self._tokens = ModelTokens(tokenizer, limit, self.max_chars, cuts_begin=cuts_begin(folder))
 
     def teardown(self) -> None:
         self._llm = None

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from tamis.models.lengths import most_tokens
 from tamis.models.model import Model
-from tamis.models.model_tokens import ModelTokens
+from tamis.models.model_tokens import ModelTokens, cuts_begin, load_model_tokenizer
 from tamis.models.sentence_layout import read_layout
-from tamis.models.tokenizers import load_tokenizer
 from tamis.stages.base import NodeInfo, WorkerMetadata
 from tamis.stages.column_values import TextStage
 from tamis.tasks import DocumentBatch
@@ -83,11 +82,12 @@ class TokenizerStage(TextStage):
         model.fetch(weights=False)
         layout = read_layout(model, weights=False)
         self._tokens = ModelTokens(
-            load_tokenizer(layout.transformer, transformers_init_kwargs=self.transformers_init_kwargs),
+            load_model_tokenizer(layout.transformer, self.transformers_init_kwargs),
             self.max_seq_length or most_tokens(layout.transformer),
             self.max_chars,
             prompt=layout.prompt if self.prompt is None else self.prompt,
             lower_case=layout.lower_case,
+            cuts_begin=cuts_begin(layout.transformer),
         )
 
     @property
