@@ -4,7 +4,7 @@ Give an interpreter of an environment that has the peer, or let one be made belo
 Curator pulls PyTorch and Ray: some gigabytes). By hand:
 
     python3.11 -m venv nemo && nemo/bin/pip install nemo-curator==1.4.0 tqdm ftfy sentencepiece beautifulsoup4 lxml
-    python3.11 -m venv datatrove && datatrove/bin/pip install "datatrove[processing,io]==0.10.1" spacy
+    python3.11 -m venv datatrove && datatrove/bin/pip install "datatrove[processing,io]==0.10.1" spacy "xxhash<4"
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ __all__ = ["datatrove_python", "nemo_python", "worker"]
 # What nemo-curator imports for its text stages and does not declare, or declares in an extra together with packages
 # that have no wheels for every Python.
 NEMO = ["nemo-curator==1.4.0", "tqdm", "ftfy", "sentencepiece", "beautifulsoup4", "lxml"]
-DATATROVE = ["datatrove[processing,io]==0.10.1", "spacy"]
+# datatrove 0.10.1 hashes texts with xxhash, whose release 4 takes bytes only.
+DATATROVE = ["datatrove[processing,io]==0.10.1", "spacy", "xxhash<4"]
 
 
 def nemo_python(given: str | None) -> str:

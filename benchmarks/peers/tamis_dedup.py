@@ -25,7 +25,7 @@ def stages_for(way: str, memory: str) -> list[Any]:
     if way == "copy":
         return []
     if way == "exact":
-        return [ExactDeduplication()]
+        return [ExactDeduplication(memory_budget=memory)]
     if way == "words":
         normalize = ("lower", "whitespace", "punctuation")
         return [FuzzyDeduplication(word_ngrams=5, normalize=normalize, memory_budget=memory)]

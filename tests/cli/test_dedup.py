@@ -128,6 +128,14 @@ def test_lines_that_occur_again_are_removed(data: Path, capsys: pytest.CaptureFi
     assert [row["text"].count("Home") for row in written(Path("out"))] == [1, 1, 0, 0]
 
 
+def test_the_order_of_the_inputs_does_not_matter(data: Path) -> None:
+    files = sorted(str(path) for path in data.rglob("*.jsonl"))
+    assert dedup("lines", *files, "forward", "--quiet") == 0
+    assert dedup("lines", *files[::-1], "backward", "--quiet") == 0
+    assert written(Path("forward")) == written(Path("backward"))
+    assert len(files) > 1
+
+
 def test_passages_that_occur_again_are_cut_out(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tamis.stages.deduplication.substrings")
     passage = texts_of(1)[0]

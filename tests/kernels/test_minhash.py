@@ -102,6 +102,17 @@ def test_jaccard_is_that_of_the_sets_of_ngrams(settings: MinHash, pairs: list[tu
     assert found.tolist() == [len(a & b) / len(a | b) for a, b in sets]
 
 
+def test_long_texts_are_compared_one_range_of_hashes_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(3)
+    one = ["".join(chance.choices("abcé ", k=size)) for size in (0, 40, 900, 5000)]
+    other = [text[: len(text) // 2] + text[:9] for text in one]
+    settings = MinHash(ngram=5)
+    sets = [(ngrams_of(a, settings), ngrams_of(b, settings)) for a, b in zip(one, other, strict=True)]
+    for slots in (64, 1024):
+        monkeypatch.setattr("tamis.kernels.minhash._MOST_SLOTS", slots)
+        assert settings.jaccard(pa.array(one), pa.array(other)).tolist() == [len(a & b) / len(a | b) for a, b in sets]
+
+
 @pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("scheme", minhash.SCHEMES)
 def test_without_kernels_the_definition_serves(scheme: str) -> None:

@@ -62,7 +62,8 @@ def reader_of(arguments: argparse.Namespace) -> Reader:
     from tamis.analysis.inputs import check_columns, reader_for
 
     text_field = getattr(arguments, "text_field", "text")
-    reader = reader_for(arguments.input, arguments.input_format, text_field, whole=True, option="--input-format")
+    paths = sorted(arguments.input)  # so that their order does not matter: of equal lines, the first stays
+    reader = reader_for(paths, arguments.input_format, text_field, whole=True, option="--input-format")
     if arguments.kind != "semantic" or arguments.model:
         check_columns(reader, text_field)
     return reader

@@ -31,6 +31,7 @@ UNITS: Final = ("character", "word")
 
 _ROOM: Final = 4096  # n-grams of a text that are hashed at a time: their hashes fit the first cache
 _SLOTS: Final = 32768
+_MOST_SLOTS: Final = 1 << 24  # of the table of n-grams of a pair of texts
 _LANES: Final = 16
 _LARGEST: Final = 1 << 24
 _NOTHING: Final = np.zeros(1, np.uint64)
@@ -125,7 +126,8 @@ class MinHash:
         """The Jaccard index of the sets of n-grams of two texts, row by row: what signatures estimate, exactly.
 
         n-grams are compared by their hashes of 64 bits. Rows with a null have no meaning: leave them out. The table of
-        n-grams takes 18 to 36 bytes for each byte of the longest pair of texts.
+        n-grams takes 18 to 36 bytes for each byte of the longest pair of texts, and 144 MiB at most: longer texts are
+        gone through several times.
 
         Args:
             texts: Of any Arrow type for texts.
@@ -145,14 +147,19 @@ class MinHash:
                 results[row] = len(sets[0] & sets[1]) / len(sets[0] | sets[1])
             return results
         most = int((self._most_shingles(one) + self._most_shingles(other)).max(initial=1))
-        slots = max(64, 1 << (2 * most - 1).bit_length())
-        kernel(
-            *(one.data, one.offsets, len(one.data), one.tail()),
-            *(other.data, other.offsets, len(other.data), other.tail()),
-            *(len(one), int(self.unit == "word"), self.ngram, plain.mixing_of(self.seed), _ROOM),
-            *(np.empty(_ROOM + self.ngram, np.uint64), np.empty(8, np.int64), np.empty(_ROOM, np.uint64)),
-            *(np.empty(slots, np.uint64), np.empty(slots, np.uint8), slots, results),
-        )
+        slots = min(max(64, 1 << (2 * most - 1).bit_length()), _MOST_SLOTS)
+
+        def compare(slots: int) -> int:
+            return kernel(
+                *(one.data, one.offsets, len(one.data), one.tail()),
+                *(other.data, other.offsets, len(other.data), other.tail()),
+                *(len(one), int(self.unit == "word"), self.ngram, plain.mixing_of(self.seed), _ROOM),
+                *(np.empty(_ROOM + self.ngram, np.uint64), np.empty(8, np.int64), np.empty(_ROOM, np.uint64)),
+                *(np.empty(slots, np.uint64), np.empty(slots, np.uint8), slots, results),
+            )
+
+        while compare(slots) < 0:  # more hashes in one range than it has slots
+            slots *= 2
         return results
 
     def _chunks(self, texts: pa.Array | pa.ChunkedArray) -> Iterator[TextBuffers]:

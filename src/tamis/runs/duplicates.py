@@ -53,7 +53,8 @@ class DuplicateTotals:
     """Duplicates in numbers.
 
     Args:
-        rows: Rows that entered the stages; of several stages, the first one.
+        rows: Rows that entered the stages; of several stages, the first one. If no stage removed duplicates: all rows
+            that the run read.
         removed: Rows that were removed.
         groups: Groups of duplicates, each with one row that stays.
         largest: The size of the largest group, with the row that stays; 0 if there is none.
@@ -154,10 +155,11 @@ class Duplicates:
     @property
     def totals(self) -> DuplicateTotals:
         """The figures in one."""
-        entered = [s.before for s in figures.steps(self._view.summary.stages) if s.stage.name in self.stages]
+        stages = self._view.summary.stages
+        entered = [s.before for s in figures.steps(stages) if s.stage.name in self.stages]
         groups = self._counted.groups
         largest = int(groups.max()) if len(groups) else 0
-        return DuplicateTotals(entered[0] if entered else 0, self.removed, len(groups), largest)
+        return DuplicateTotals(entered[0] if entered else figures.rows_read(stages), self.removed, len(groups), largest)
 
     def rows(self) -> pa.Table:
         """All removed rows: ``removed`` and ``kept`` (names), ``similarity``, ``stage``; sorted by name.

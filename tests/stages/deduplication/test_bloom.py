@@ -102,12 +102,25 @@ def test_the_plan_states_memory_and_rate(tmp_path: Path) -> None:
     assert BloomFilter.size_of(1_000_000, 1e-6) / 2**20 == pytest.approx(3.43, abs=0.01)
 
 
+def test_filters_that_do_not_fit_are_made_for_fewer_hashes_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
+    stage = BloomDeduplication(expected_documents=2000, partitions=2, memory_budget=2048)
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": f"text {n % 1500}"}) + "\n" for n in range(2000)))
+    pipeline = Pipeline("bloom", [JsonlReader(str(tmp_path / "in.jsonl")), stage])
+    assert "to fit into memory_budget, it is read 5 times" in str(pipeline.plan())
+    assert pipeline.run(LocalExecutor(0), run_dir=str(tmp_path / "run"), progress="off").rows == 1500
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"expected_documents": 0}, "expected_documents=0: must be at least 1"),
         ({"false_positive_rate": 0}, "false_positive_rate=0: must be from 1e-09"),
         ({"partitions": 2**16}, "partitions=65536: must be at most 32768"),
+        ({"memory_budget": "1MiB"}, "memory_budget='1MiB'.: must be at least 64 MiB"),
+        ({"expected_documents": 10**12}, "take 3.3 TiB, so the hashes would be read 1,676 times"),
     ],
 )
 def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:

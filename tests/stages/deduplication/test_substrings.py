@@ -112,21 +112,28 @@ def long_texts(chance: random.Random, alphabet: str) -> list[str]:
     return ["".join(chance.choices(parts, k=8)) for _ in range(20)]
 
 
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget may be small, and is for two tasks at a time."""
+    monkeypatch.setattr("tamis.stages.deduplication.memory.LEAST_MEMORY", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+
+
 @pytest.mark.parametrize("keep", ["first", "none"])
-def test_the_memory_budget_changes_nothing(keep: Any) -> None:
+def test_the_memory_budget_changes_nothing(keep: Any, little_memory: None) -> None:
     texts = [*long_texts(random.Random(1), "ab"), "-" * 3000, "x" + "-" * 2000]
     expected = without_bytes(texts, 16, keep)
-    for budget, size in (("64KiB", 3), ("64KiB", 100), ("1GiB", 100)):
+    for budget, size in (("128KiB", 3), ("128KiB", 100), ("1GiB", 100)):
         stage = SubstringDeduplication(min_bytes=16, keep=keep, memory_budget=budget)
         assert texts_left(stage, texts, size) == expected
 
 
 @pytest.mark.parametrize("keep", ["first", "none"])
-def test_one_span_in_more_surroundings_than_fit_into_memory(keep: Any) -> None:
+def test_one_span_in_more_surroundings_than_fit_into_memory(keep: Any, little_memory: None) -> None:
     chance = random.Random(2)
     around = ["".join(chance.choices("abcdefgh", k=24)) for _ in range(1500)]
     texts = [f"{text[:12]} the same in all of them {text[12:]}" for text in around]
-    stage = SubstringDeduplication(min_bytes=20, keep=keep, memory_budget="64KiB")
+    stage = SubstringDeduplication(min_bytes=20, keep=keep, memory_budget="128KiB")
     assert texts_left(stage, texts, 500) == without_bytes(texts, 20, keep)
 
 
@@ -215,18 +222,20 @@ def test_texts_without_a_window_pass() -> None:
 
 
 def test_wrong_parameters_are_refused() -> None:
-    with pytest.raises(ValueError, match="min_bytes=0: must be at least 1"):
+    with pytest.raises(PlanError, match="min_bytes=0: must be at least 1"):
         SubstringDeduplication(min_bytes=0)
-    with pytest.raises(ValueError, match="keep='last': must be 'first' or 'none'"):
+    with pytest.raises(PlanError, match="keep='last': must be 'first' or 'none'"):
         SubstringDeduplication(keep="last")  # type: ignore[arg-type]  # the test
-    with pytest.raises(ValueError, match="memory_budget='1kB': must be at least 64 KiB"):
+    with pytest.raises(PlanError, match=r"memory_budget='1kB'.: must be at least 64 MiB"):
         SubstringDeduplication(memory_budget="1kB")
     with pytest.raises(PlanError, match="not a valid size"):
         SubstringDeduplication(memory_budget="much")
 
 
-def test_tasks_that_are_too_many_for_the_memory_budget_are_refused() -> None:
+def test_tasks_that_are_too_many_for_the_memory_budget_are_refused(little_memory: None) -> None:
     texts = [f"{n} the same text" for n in range(520)]
-    with pytest.raises(DataError, match=r"520 files of hashes takes 65 KiB .* memory_budget, 64 KiB") as error:
-        texts_left(SubstringDeduplication(min_bytes=10, memory_budget="64KiB"), texts, 1)
+    with pytest.raises(
+        DataError, match=r"520 files of hashes takes 65 KiB .* more than the 64 KiB .* memory_budget, 128 KiB"
+    ) as error:
+        texts_left(SubstringDeduplication(min_bytes=10, memory_budget="128KiB"), texts, 1)
     assert "blocksize" in str(error.value)

@@ -10,11 +10,11 @@ from typing import Any
 from tamis.errors import PlanError
 from tamis.pipeline.workflow import WorkflowBase, WorkflowRunResult
 from tamis.pipeline.workflows.steps import Paths, Steps, WorkflowInput, check_run_arguments
-from tamis.sizes import byte_size
 from tamis.stages.base import ProcessingStage
 from tamis.stages.deduplication.document_ids import AssignIds, NumberFiles
 from tamis.stages.deduplication.file_reading import reader_for, reading_stage
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
+from tamis.stages.deduplication.memory import memory_bytes
 from tamis.stages.deduplication.removal import RemoveByIds
 from tamis.stages.io import JsonlWriter, ParquetWriter
 from tamis.stages.io.paths import absolute, path_text
@@ -92,7 +92,7 @@ class TextDuplicatesRemovalWorkflow(WorkflowBase):
         owner = type(self).__name__
         reader_for(owner, self.input_filetype)
         reader_for(owner, self.output_filetype)
-        byte_size(self.memory_budget)
+        memory_bytes(owner, self.memory_budget)
         if self.drop_id_field and self.id_field in (self.output_fields or ()):
             raise PlanError(f"{owner}: drop_id_field=True, but {self.id_field!r} is in output_fields")
         self.ids_to_remove_path, self.output_path = map(path_text, (self.ids_to_remove_path, self.output_path))

@@ -26,6 +26,7 @@ from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.column_values import read_column
 from tamis.stages.deduplication.exact.repeats import compared
 from tamis.stages.deduplication.marks import KeptRows, RemoveMarked, document_numbers, write_marks
+from tamis.stages.deduplication.memory import DEFAULT_MEMORY, memory_bytes
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Parts, Rows, file_codes, merge_indexes, read_cells, read_indexes
 from tamis.stages.exchange.map_side import write_by
@@ -41,6 +42,9 @@ REASON = "probable duplicate"
 _LOWEST_RATE = 1e-9
 """Hashes have 64 bits: of 2 ** 32 documents, one in four thousand million has the hash of another by chance."""
 
+_MOST_PASSES = 64
+"""How often the hashes of a partition may be read. More often, a run would take forever."""
+
 _MOST_MARKS = 2**22
 """Duplicates that are held in memory before they are written."""
 
@@ -51,8 +55,9 @@ class BloomDeduplication(CompositeStage[TableTask, TableTask]):
 
     A Bloom filter takes a document for a duplicate that is none with a small probability. For each expected document it
     takes ``-log(false_positive_rate) / log(2)**2`` bits in all partitions together: 3.6 bytes with the default rate.
-    If there are more documents than expected, each partition is read several times, for other hashes each time: memory
-    and rate stay as they are. All duplicates are found. A document without text (null) is not a duplicate of anything.
+    If there are more documents than expected, or than ``memory_budget`` has room for, each partition is read several
+    times, for other hashes each time: memory and rate stay as they are. All duplicates are found. A document without
+    text (null) is not a duplicate of anything.
 
     Args:
         text_field: The column compared: text or bytes.
@@ -61,6 +66,8 @@ class BloomDeduplication(CompositeStage[TableTask, TableTask]):
         normalize_text: Whether texts that differ in case and white space only count as equal.
         partitions: How many parts the hashes are divided into; as many can be worked on at the same time, each with a
             filter of its own.
+        memory_budget: How much memory the filters of all partitions may take together, as a number of bytes or as
+            ``"8GB"``.
 
     >>> from tamis.testing import run_stage
     >>> run = run_stage(BloomDeduplication(), [{"text": "a"}, {"text": "b"}, {"text": "a"}])
@@ -73,6 +80,7 @@ class BloomDeduplication(CompositeStage[TableTask, TableTask]):
     false_positive_rate: float = 1e-6
     normalize_text: bool = False
     partitions: int = 16
+    memory_budget: int | str = DEFAULT_MEMORY
     name: str = "BloomDeduplication"
 
     def __post_init__(self) -> None:
@@ -86,20 +94,39 @@ class BloomDeduplication(CompositeStage[TableTask, TableTask]):
                 f"false_positive_rate={self.false_positive_rate}: must be from {_LOWEST_RATE} to less than 1. "
                 "ExactDeduplication makes no such errors"
             )
+        passes = -(-self._expected() // self._room())
+        if passes > _MOST_PASSES:
+            needed = self.partitions * BloomFilter.size_of(_room_for(self._expected()), self.false_positive_rate)
+            raise PlanError(
+                f"{type(self).__name__}(memory_budget={self.memory_budget!r}): filters for {self.expected_documents:,} "
+                f"documents take {size_text(needed)}, so the hashes would be read {passes:,} times; at most "
+                f"{_MOST_PASSES} times is allowed. Give at least {size_text(-(-needed // _MOST_PASSES))}, or use "
+                "ExactDeduplication"
+            )
+
+    def _expected(self) -> int:
+        """How many hashes a partition is expected to have."""
+        return -(-self.expected_documents // self.partitions)
+
+    def _room(self) -> int:
+        """How many of them its filter is made for: all, or as many as its share of the memory has room for."""
+        share = memory_bytes(type(self).__name__, self.memory_budget) // self.partitions
+        fitting = int(8 * share * math.log(2) ** 2 / -math.log(self.false_positive_rate))
+        return max(1, min(self._expected(), fitting - 5 * math.isqrt(fitting)))
 
     def inputs(self) -> tuple[list[str], list[str]]:
         return ["data"], [self.text_field]
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        folder, expected = folder_for(self.name), -(-self.expected_documents // self.partitions)
+        folder, expected = folder_for(self.name), self._room()
         stages: dict[str, ProcessingStage[Any, Any]] = {
             "hash": HashTexts(folder, self.text_field, self.normalize_text, self.partitions),
             "partitions": FilteredPartitions(folder, expected),
-            "filter": FilterHashes(folder, expected, self.false_positive_rate, self.partitions),
+            "filter": FilterHashes(folder, expected, self.false_positive_rate, self.partitions, self._expected()),
             "rows": KeptRows(folder),
         }
         named = [stage.with_(name=f"{self.name} ({name})") for name, stage in stages.items()]
-        settings = (self.text_field, self.expected_documents, self.false_positive_rate, self.normalize_text)
+        settings = (self.text_field, expected, self.false_positive_rate, self.normalize_text)
         return [*named, RemoveFound(folder, REASON, (*settings, self.partitions)).with_(name=self.name)]
 
 
@@ -143,7 +170,7 @@ class FilteredPartitions(ScratchSource[FileGroup]):
 
     Args:
         folder: The folder of the deduplication.
-        expected: How many hashes a partition is expected to have.
+        expected: How many hashes a filter has room for.
     """
 
     expected: int
@@ -165,20 +192,24 @@ class FilterHashes(ScratchStage[FileGroup, FileGroup]):
 
     Args:
         folder: The folder of the deduplication.
-        expected: How many hashes a partition is expected to have.
+        expected: How many hashes a filter has room for.
         false_positive_rate: The rate of its errors.
         partitions: How many partitions there are.
+        in_partition: How many hashes a partition is expected to have.
     """
 
     expected: int
     false_positive_rate: float
     partitions: int
+    in_partition: int
 
     def notes(self) -> list[str]:
         size = BloomFilter.size_of(_room_for(self.expected), self.false_positive_rate)
+        passes = -(-self.in_partition // self.expected)
         return [
             f"each of {self.partitions} partitions takes {size_text(size)} of memory for its Bloom filter, with room "
             f"for {self.expected:,} documents; false-positive rate at most {self.false_positive_rate:g}"
+            + (f"; to fit into memory_budget, it is read {passes} times" if passes > 1 else "")
         ]
 
     def process(self, task: FileGroup) -> Iterator[Publish]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from tamis.errors import PlanError
 from tamis.sizes import byte_size, size_text
 
-__all__ = ["DEFAULT_MEMORY", "memory_bytes"]
+__all__ = ["DEFAULT_MEMORY", "memory_bytes", "memory_of_task"]
 
 DEFAULT_MEMORY: Final = "2GiB"
 """How much memory a machine may take to find duplicates, unless another budget is given."""
@@ -26,3 +27,12 @@ def memory_bytes(owner: str, memory_budget: int | str) -> int:
     if size < LEAST_MEMORY:
         raise PlanError(f"{owner}(memory_budget={memory_budget!r}): must be at least {size_text(LEAST_MEMORY)}")
     return size
+
+
+def memory_of_task(memory_bytes: int) -> int:
+    """The share of a machine's budget that each of the tasks has that run at the same time: one for each core.
+
+    >>> memory_of_task(2**40) <= 2**40
+    True
+    """
+    return max(1, memory_bytes // (os.cpu_count() or 1))

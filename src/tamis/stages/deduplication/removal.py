@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from tamis.errors import ColumnError, DataError, PlanError, did_you_mean, redacted
-from tamis.sizes import byte_size
 from tamis.stages.base import CompositeStage, NodeInfo, ProcessingStage, WorkerMetadata
 from tamis.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
 from tamis.stages.deduplication.id_index import IdIndex, IdKind, id_kind
+from tamis.stages.deduplication.memory import DEFAULT_MEMORY, memory_bytes
 from tamis.stages.io.arguments import path_list
 from tamis.stages.io.listing import Listing
 from tamis.stages.io.paths import absolute, filesystem, is_local, open_read
@@ -64,13 +64,13 @@ class RemoveByIds(CompositeStage[TableTask, TableTask]):
     duplicate_id_field: str | None = None
     drop_id_field: bool = False
     reason: str = "duplicate"
-    memory_budget: int | str = "2GiB"
+    memory_budget: int | str = DEFAULT_MEMORY
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     name: str = "RemoveByIds"
 
     def __post_init__(self) -> None:
         self.ids_path = path_list(type(self).__name__, "ids_path", self.ids_path)
-        byte_size(self.memory_budget)
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
         files = self._files()
@@ -82,7 +82,7 @@ class RemoveByIds(CompositeStage[TableTask, TableTask]):
             self.id_field,
             self.drop_id_field,
             self.reason,
-            byte_size(self.memory_budget),
+            memory_bytes(self.name, self.memory_budget),
             self.storage_options,
         )
         return [removing.with_(name=self.name)]

@@ -19,6 +19,7 @@ from tamis.errors import DataError
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.spans import Hashes, Ints
 from tamis.sizes import size_text
+from tamis.stages.deduplication.memory import memory_of_task
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import (
     Parts,
@@ -161,7 +162,7 @@ class HashPartitions(ScratchSource[FileGroup]):
     Args:
         kind: The folder of the files.
         partitions: The least number of ranges.
-        memory_bytes: Memory for the entries of a range.
+        memory_bytes: Memory for the entries of all tasks that run at the same time on a machine.
     """
 
     kind: str
@@ -171,15 +172,16 @@ class HashPartitions(ScratchSource[FileGroup]):
     def splits(self, scratch: str) -> Iterator[FileGroup]:
         directory = join(scratch, self.folder)
         files = read_indexes([(path, size) for path, size, _ in spilled_files(join(directory, self.kind))])
-        needed = len(files) * ENTRY_BYTES
-        if needed > self.memory_bytes:
+        needed, given = len(files) * ENTRY_BYTES, memory_of_task(self.memory_bytes)
+        if needed > given:
             raise DataError(
                 f"{self.name}: a span that is in each of the {len(files):,} files of hashes takes {size_text(needed)} "
-                f"of memory, more than memory_budget, {size_text(self.memory_bytes)}",
+                f"of memory, more than the {size_text(given)} that each core has of memory_budget, "
+                f"{size_text(self.memory_bytes)}",
                 hint="Give a larger memory_budget, or read larger tasks (blocksize, files_per_partition).",
             )
         total = sum(int(numpy_array(file.table.column("rows")).sum()) for file in files)
-        fitting = -(-total // (self.memory_bytes // ENTRY_BYTES // 2))
+        fitting = -(-total // max(1, given // ENTRY_BYTES // 2))
         count = max(self.partitions, fitting, min(total // _ENTRIES_PER_PARTITION, _MOST_CELLS))
         cells_of = np.array([file.count for file in files], np.int64)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tamis.arrays import arrow_array
 from tamis.kernels.hash_groups import HashGroups
 from tamis.kernels.spans import Anchors, Ints, find_anchors, hash_windows
+from tamis.stages.deduplication.memory import memory_of_task
 from tamis.stages.deduplication.span_files import (
     ENTRY_BYTES,
     HashRange,
@@ -63,7 +64,7 @@ class WriteAnchors(ScratchStage[TableTask, FileGroup]):
     def process(self, task: TableTask) -> Iterator[Publish]:
         yield spill(task, join(self._directory, "rows"))
         units = self.rule.text_of(task[self.rule.text_field]).units
-        lots = find_anchors(units, self.rule.length, max(1, self.memory_bytes // ENTRY_BYTES))
+        lots = find_anchors(units, self.rule.length, max(1, memory_of_task(self.memory_bytes) // ENTRY_BYTES))
         for number, found in enumerate(lots):
             yield from self._written(found, format_order((*task.order, number)) + SUFFIX)
 
@@ -110,7 +111,7 @@ class CompareAnchors(ScratchStage[FileGroup, FileGroup]):
         entries: HashRange = task.reader_config["range"]
         # Only the anchors of one hash can be too many, because ranges are chosen to fit. They are then compared in
         # several passes, by their content, and all that differ are open.
-        passes = max(1, -(-entries.parts.rows * ENTRY_BYTES // self.memory_bytes))
+        passes = max(1, -(-entries.parts.rows * ENTRY_BYTES // memory_of_task(self.memory_bytes)))
         for number in range(passes):
             name = format_order((*task.order, number)) + SUFFIX
             yield from self._compared(entries, number, passes, name)
@@ -153,7 +154,7 @@ class WriteWindows(ScratchStage[FileGroup, FileGroup]):
         assert isinstance(batch, TableTask)
         units = self.rule.text_of(batch[self.rule.text_field]).units
         runs = Runs.read(task.reader_config["parts"])
-        for number, lot in enumerate(_lots(runs, max(1, self.memory_bytes // ENTRY_BYTES))):
+        for number, lot in enumerate(_lots(runs, max(1, memory_of_task(self.memory_bytes) // ENTRY_BYTES))):
             hashes = hash_windows(units, self.rule.length, lot.starts, lot.counts)
             name = format_order((*task.order, number)) + SUFFIX
             yield from self._written(hashes, _each(lot), name)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.stages.deduplication.memory import memory_of_task
 from tamis.stages.exchange.files import Rows, merge_indexes, read_indexes
 from tamis.stages.exchange.map_side import write_by
 from tamis.stages.io.paths import is_local
@@ -33,7 +34,7 @@ def part_count(nbytes: int, memory_bytes: int, multiple: int) -> int:
     >>> part_count(1000, memory_bytes=2**40, multiple=6)
     1
     """
-    at_once = max(1, memory_bytes // multiple // (os.cpu_count() or 1))
+    at_once = max(1, memory_of_task(memory_bytes) // multiple)
     return max(1, -(-nbytes // at_once))
 
 

@@ -36,11 +36,12 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.arrays import arrow_array
+from tamis.errors import PlanError
 from tamis.kernels.spans import Ints, remove_spans
 from tamis.kernels.utf8 import Utf8
-from tamis.sizes import byte_size, size_text
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.column_values import texts_like
+from tamis.stages.deduplication.memory import DEFAULT_MEMORY, memory_bytes
 from tamis.stages.deduplication.span_files import HashPartitions, Runs, found_for_tasks
 from tamis.stages.deduplication.span_matching import (
     CompareAnchors,
@@ -61,8 +62,6 @@ __all__ = ["SubstringDeduplication"]
 
 REASON = "nothing left without repeated spans"
 
-_LEAST_MEMORY = 2**16
-
 
 @dataclass
 class SubstringDeduplication(CompositeStage[TableTask, TableTask]):
@@ -80,7 +79,8 @@ class SubstringDeduplication(CompositeStage[TableTask, TableTask]):
         keep: ``"first"``: of each repeated span the first occurrence in the order of the input stays. ``"none"``: all
             occurrences are removed.
         removed_bytes_field: A column to add: how many bytes were removed from the text. ``None`` adds none.
-        memory_budget: Memory of one worker for hashes, beside the batch that it works on, in bytes or as ``"2GiB"``.
+        memory_budget: Memory of one machine for hashes, beside the batches that are worked on, in bytes or as
+            ``"8GB"``.
         partitions: The least number of parts in which hashes are compared; as many can be worked on at the same time.
 
     >>> from tamis.testing import run_stage
@@ -96,7 +96,7 @@ class SubstringDeduplication(CompositeStage[TableTask, TableTask]):
     min_words: int | None = None
     keep: Literal["first", "none"] = "first"
     removed_bytes_field: str | None = None
-    memory_budget: int | str = "2GiB"
+    memory_budget: int | str = DEFAULT_MEMORY
     partitions: int = 16
     name: str = "SubstringDeduplication"
 
@@ -104,11 +104,10 @@ class SubstringDeduplication(CompositeStage[TableTask, TableTask]):
         for parameter in ("min_bytes", "min_words", "partitions"):
             value = getattr(self, parameter)
             if value is not None and value < 1:
-                raise ValueError(f"{parameter}={value}: must be at least 1")
+                raise PlanError(f"{parameter}={value}: must be at least 1")
         if self.keep not in ("first", "none"):
-            raise ValueError(f"keep={self.keep!r}: must be 'first' or 'none'")
-        if byte_size(self.memory_budget) < _LEAST_MEMORY:
-            raise ValueError(f"memory_budget={self.memory_budget!r}: must be at least {size_text(_LEAST_MEMORY)}")
+            raise PlanError(f"keep={self.keep!r}: must be 'first' or 'none'")
+        memory_bytes(type(self).__name__, self.memory_budget)
 
     @property
     def rule(self) -> SpanRule:
@@ -118,7 +117,7 @@ class SubstringDeduplication(CompositeStage[TableTask, TableTask]):
         return SpanRule(self.text_field, self.min_bytes, "byte", self.keep)
 
     def decompose(self) -> list[ProcessingStage[Any, Any]]:
-        folder, rule, memory = folder_for(self.name), self.rule, byte_size(self.memory_budget)
+        folder, rule, memory = folder_for(self.name), self.rule, memory_bytes(self.name, self.memory_budget)
         stages: dict[str, ProcessingStage[Any, Any]] = {
             "anchors": WriteAnchors(folder, rule, memory),
             "ranges of anchors": HashPartitions(folder, "anchors", self.partitions, memory),

@@ -27,7 +27,16 @@ from tamis.tasks.storage import format_order
 if TYPE_CHECKING:
     from tamis.stages.exchange.exchange import Exchange
 
-__all__ = ["FilesToMerge", "Hashes", "MergeFiles", "PartitionRows", "hash_rows", "write_by", "write_partitions"]
+__all__ = [
+    "FilesToMerge",
+    "Hashes",
+    "MergeFiles",
+    "PartitionRows",
+    "hash_rows",
+    "partition_order",
+    "write_by",
+    "write_partitions",
+]
 
 Hashes = NDArray[np.uint64]
 
@@ -91,14 +100,22 @@ def write_by(
 
     Numbers of 16 bits are sorted several times as fast.
     """
-    by_partition = np.argsort(partition, kind="stable")
-    in_order = partition[by_partition]
+    order, numbers, edges = partition_order(partition)
+    sorted_rows = rows.with_table(rows.table.unify_dictionaries().take(arrow_array(order)))
+    return write_cells(final, sorted_rows, numbers, edges, count=count, compress=compress)
+
+
+def partition_order(partition: Ints | NDArray[np.uint16]) -> tuple[Ints, Ints, Ints]:
+    """Rows in the order of their partitions; the numbers of these; where each begins, and where the last one ends.
+
+    >>> order, numbers, edges = partition_order(np.array([3, 1, 3]))
+    >>> order.tolist(), numbers.tolist(), edges.tolist()
+    ([1, 0, 2], [1, 3], [0, 1, 3])
+    """
+    order: Ints = np.argsort(partition, kind="stable").astype(np.int64, copy=False)
+    in_order = partition[order]
     starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])[: len(in_order)])
-    numbers = in_order[starts]
-    table = rows.table.unify_dictionaries().take(arrow_array(by_partition.astype(np.int64)))
-    edges = np.append(starts, len(partition))
-    sorted_rows = rows.with_table(table)
-    return write_cells(final, sorted_rows, numbers.astype(np.int64), edges, count=count, compress=compress)
+    return order, in_order[starts].astype(np.int64), np.append(starts, len(partition))
 
 
 def hash_rows(table: pa.Table, by: Sequence[str]) -> Hashes:

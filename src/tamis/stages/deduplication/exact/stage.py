@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.arrays import numpy_array
+from tamis.errors import PlanError
 from tamis.stages.base import CompositeStage, ProcessingStage
 from tamis.stages.deduplication.exact.repeats import HashPartitions, find_repeats, hashes_of
 from tamis.stages.deduplication.keep import Keep
@@ -62,7 +63,7 @@ class ExactDeduplication(CompositeStage[TableTask, TableTask]):
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
-            raise ValueError(f"partitions={self.partitions}: must be at least 1")
+            raise PlanError(f"partitions={self.partitions}: must be at least 1")
         self.keep = str(Keep.parse(self.keep))
         memory_bytes(type(self).__name__, self.memory_budget)
 

@@ -22,12 +22,12 @@ from tamis.kernels.hashing import hash_text_64
 from tamis.kernels.minhash import MinHash, band_hashes
 from tamis.stages.column_values import read_column, text_values
 from tamis.stages.deduplication.fuzzy.index import batch_digest, numbered_files
-from tamis.stages.deduplication.fuzzy.sketches import sketches
+from tamis.stages.deduplication.fuzzy.sketches import sketch_array, write_sketches
 from tamis.stages.deduplication.keep import Keep
 from tamis.stages.deduplication.splitting import part_count
 from tamis.stages.emit import Publish
 from tamis.stages.exchange.files import Rows, merge_indexes, read_indexes, write_cells
-from tamis.stages.exchange.map_side import write_by
+from tamis.stages.exchange.map_side import partition_order
 from tamis.stages.io.paths import join
 from tamis.stages.spill import SUFFIX, ScratchSource, ScratchStage, spill, spilled_files
 from tamis.tasks import FileGroup, FileSlice, TableTask
@@ -38,7 +38,7 @@ __all__ = ["BucketPartitions", "HashBands"]
 _SORTING = 6
 """Memory that it takes to find the edges of a partition, as a multiple of the partition's own."""
 
-_SIGNED_AT_ONCE = 2**16
+_SIGNED_AT_ONCE = 2**15
 """Documents whose signatures are in memory at once."""
 
 
@@ -80,31 +80,38 @@ class HashBands(ScratchStage[TableTask, FileGroup]):
         column = text_values(column, self.text_field, self.name)
         made, buckets = self._signed(column)
         yield self._documents(join(self._directory, "documents", name), task, made)
-        present = np.arange(len(buckets))
-        if column.null_count:
-            present = np.flatnonzero(numpy_array(pc.is_valid(column)))
-            buckets = buckets[present]
-        buckets = buckets.reshape(-1)
-        rows = np.repeat(present.astype(np.uint32), self.num_bands)
-        columns = {"bucket": arrow_array(buckets), "row": arrow_array(rows)}
-        if self.pairs:
-            columns["key"] = arrow_array(np.repeat(hash_text_64(column)[present], self.num_bands))
-        table = Rows(pa.table(columns))
-        partition = (buckets % np.uint64(self.partitions)).astype(np.uint16)
-        yield write_by(join(self._directory, "buckets", name), table, partition, compress=False)
+        del made
+        yield self._buckets(join(self._directory, "buckets", name), column, buckets)
 
     def _signed(self, column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.uint64]]:
         """The sketches of texts and the buckets that they are in. Signatures of short texts are larger than both."""
-        made, buckets = [], [np.zeros((0, self.num_bands), np.uint64)]
-        for start in range(0, max(len(column), 1), _SIGNED_AT_ONCE):
-            some = column.slice(start, _SIGNED_AT_ONCE)
+        made = np.empty((len(column), self.minhash.num_hashes), np.uint8)
+        buckets = np.empty((len(column), self.num_bands), np.uint64)
+        for start in range(0, len(column), _SIGNED_AT_ONCE):
+            some, at = column.slice(start, _SIGNED_AT_ONCE), slice(start, start + _SIGNED_AT_ONCE)
             signatures = self._signatures(some)
             if some.null_count:  # what a null has in its place means nothing
                 is_there = numpy_array(pc.is_valid(some))[:, None]
                 signatures = np.where(is_there, signatures, signatures.dtype.type(0))
-            made.append(sketches(signatures))
-            buckets.append(band_hashes(signatures, self.num_bands))
-        return pa.concat_arrays(made), np.concatenate(buckets)
+            write_sketches(signatures, made[at])
+            buckets[at] = band_hashes(signatures, self.num_bands)
+        return sketch_array(made), buckets
+
+    def _buckets(self, final: str, column: pa.ChunkedArray, buckets: NDArray[np.uint64]) -> Publish:
+        """Write by partition the buckets that rows with a text are in, and the rows."""
+        present = np.arange(len(buckets), dtype=np.uint32)
+        if column.null_count:
+            present = np.flatnonzero(numpy_array(pc.is_valid(column))).astype(np.uint32)
+            buckets = buckets[present]
+        flat = buckets.reshape(-1)
+        order, numbers, edges = partition_order((flat % np.uint64(self.partitions)).astype(np.uint16))
+        columns = {"bucket": arrow_array(flat[order])}
+        np.floor_divide(order, self.num_bands, out=order)
+        rows = present[order]
+        columns["row"] = arrow_array(rows)
+        if self.pairs:
+            columns["key"] = arrow_array(hash_text_64(column)[rows])
+        return write_cells(final, Rows(pa.table(columns)), numbers, edges, compress=False)
 
     def _signatures(self, column: pa.ChunkedArray) -> NDArray[Any]:
         if not self.resources.requires_gpu:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["estimated_similarity", "sketch_bytes", "sketches"]
+__all__ = ["estimated_similarity", "sketch_array", "sketch_bytes", "write_sketches"]
 
 _BY_CHANCE = 1 / 256
 
@@ -16,20 +16,23 @@ _ROWS_AT_ONCE = 64
 """Signatures that are worked on at once: their numbers stay in the cache."""
 
 
-def sketches(signatures: NDArray[Any]) -> pa.Array:
-    """The sketches of signatures, as an Arrow array of byte strings of equal length.
-
-    >>> sketches(np.array([[1, 2], [1, 3]], np.uint32)).type
-    FixedSizeBinaryType(fixed_size_binary[2])
-    """
-    rows, width = signatures.shape
-    made = np.empty((rows, width), np.uint8)
-    for start in range(0, rows, _ROWS_AT_ONCE):
+def write_sketches(signatures: NDArray[Any], sketches: NDArray[np.uint8]) -> None:
+    """Write the sketches of signatures into the rows of an array."""
+    for start in range(0, len(signatures), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
         mixed = signatures[some].astype(np.uint32, copy=False) * np.uint32(0x9E3779B1)
         # The highest byte of each number.
-        made[some] = mixed.astype("<u4", copy=False).view(np.uint8)[:, 3::4]
-    return pa.Array.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(made)])
+        sketches[some] = mixed.astype("<u4", copy=False).view(np.uint8)[:, 3::4]
+
+
+def sketch_array(sketches: NDArray[np.uint8]) -> pa.Array:
+    """Sketches, one in each row, as an Arrow array of byte strings of equal length, which shares their memory.
+
+    >>> sketch_array(np.array([[1, 2], [1, 3]], np.uint8)).type
+    FixedSizeBinaryType(fixed_size_binary[2])
+    """
+    rows, width = sketches.shape
+    return pa.Array.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(sketches)])
 
 
 def sketch_bytes(column: pa.Array | pa.ChunkedArray) -> NDArray[np.uint8]:
