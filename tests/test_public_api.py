@@ -46,6 +46,10 @@ def test_what_a_module_offers_is_there(name: str) -> None:
         module = importlib.import_module(name)
     except MissingExtraError as error:
         pytest.skip(str(error))
+    except ModuleNotFoundError as error:
+        if error.name != "triton":  # PyTorch for CPUs comes without it; kernels import no errors of tamis
+            raise
+        pytest.skip(str(error))
     offered = getattr(module, "__all__", [])
     assert [n for n in offered if not hasattr(module, n)] == []
     assert len(offered) == len(set(offered))
