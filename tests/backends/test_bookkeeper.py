@@ -32,15 +32,18 @@ from tamis.tasks import DocumentBatch, EmptyTask, FileGroup, Task
 Stage = ProcessingStage[Any, Any]
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Four files of 4 rows."""
-    folder = tmp_path / "in"
+def write_files(folder: Path, files: int, rows: int) -> Path:
+    """Files with rows numbered from 0, 10, 20 and so on."""
     folder.mkdir()
-    for file in range(4):
-        lines = [json.dumps({"n": 10 * file + row}) for row in range(4)]
+    for file in range(files):
+        lines = [json.dumps({"n": 10 * file + row}) for row in range(rows)]
         (folder / f"{file}.jsonl").write_text("\n".join(lines))
     return folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "in", files=4, rows=4)
 
 
 ALL_ROWS = [10 * file + row for file in range(4) for row in range(4)]
@@ -71,41 +74,44 @@ def run(source: Path, tmp_path: Path, stage: Stage, executor: LocalExecutor) -> 
     return Pipeline("failing", stages=stages).run(executor, run_dir=str(tmp_path / "run"), progress="off")
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["fused", "not fused"])
+def crashed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run in which one row of a file kills its worker, and all rows of another file do."""
+    folder = tmp_path_factory.mktemp("crashed")
+    source = write_files(folder / "in", files=3, rows=2)
+    return run(source, folder, Dies(11, 20, 21), LocalExecutor(2, "processes", fuse=request.param))
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("fuse", [True, False])
-def test_a_crash_is_counted_at_the_running_stage_with_its_row(source: Path, tmp_path: Path, fuse: bool) -> None:
-    result = run(source, tmp_path, Dies(23), LocalExecutor(2, "processes", fuse=fuse))
-    assert result.summary.output_rows == 15
-    (failed,) = quarantined_rows(str(tmp_path / "run" / "quarantine"))
-    assert (failed.stage, failed.errors, failed.rows["n"].to_pylist()) == ("dies", ["WorkerDied"], [23])
+def test_a_crash_is_counted_at_the_running_stage_with_its_row(crashed: Any) -> None:
+    (failed,) = quarantined_rows(RunDirectory(crashed.run_dir).quarantine)
+    assert (failed.stage, failed.errors, failed.rows["n"].to_pylist()) == ("dies", ["WorkerDied"], [11])
     assert "signal 9" in failed.messages[0]
-    counts = {s.name: (s.tasks_set_aside, s.tasks_uncounted, s.quarantined) for s in result.stages}
-    assert {name: count for name, count in counts.items() if any(count)} == {"dies": (0, 0, 1)}
-    assert (result.summary.tasks_set_aside, result.summary.rows_set_aside) == (0, 1)
+    (counts,) = [s for s in crashed.stages if s.tasks_set_aside or s.quarantined]
+    is_fused = crashed.summary.tasks_uncounted == 1
+    assert (counts.name, counts.tasks_set_aside, counts.quarantined) == ("dies", 1, 1 if is_fused else 3)
+    assert crashed.summary.output_rows == 3
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("fuse", [True, False])
-def test_a_task_of_which_every_row_crashes_is_set_aside_as_a_whole(source: Path, tmp_path: Path, fuse: bool) -> None:
-    result = run(source, tmp_path, Dies(*range(20, 24)), LocalExecutor(2, "processes", fuse=fuse))
-    assert result.summary.output_rows == 12
-    (aside,) = RunDirectory(result.run_dir).tasks_set_aside()
+def test_a_task_of_which_every_row_crashes_is_set_aside_as_a_whole(crashed: Any) -> None:
+    (aside,) = RunDirectory(crashed.run_dir).tasks_set_aside()
     assert (aside.stage, aside.error, aside.attempts) == ("dies", "WorkerDied", 4)
     assert "signal 9" in aside.message
-    if fuse:  # the task is the file, whose rows were not counted
-        assert (aside.first_stage, aside.rows) == ("JsonlReader", None)
-        assert aside.files == [str(source / "2.jsonl")]
+    if aside.first_stage == "JsonlReader":  # fused: the task is the file, whose rows were not counted
+        assert aside.rows is None
+        assert [Path(file).name for file in aside.files] == ["2.jsonl"]
         assert isinstance(aside.read(), FileGroup)
     else:
-        assert (aside.first_stage, aside.rows) == ("dies", 4)
-        assert aside.read().data["n"].to_pylist() == list(range(20, 24))
-    assert (result.summary.tasks_set_aside, result.summary.tasks_uncounted) == (1, int(fuse))
+        assert (aside.first_stage, aside.rows) == ("dies", 2)
+        assert aside.read().data["n"].to_pylist() == [20, 21]
+    assert crashed.summary.tasks_set_aside == 1
+    assert crashed.summary.tasks_uncounted == (aside.first_stage == "JsonlReader")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_a_run_in_which_everything_was_set_aside_has_failed(source: Path, tmp_path: Path) -> None:
-    for file in ("2.jsonl", "3.jsonl"):
-        (source / file).unlink()
+def test_a_run_in_which_everything_was_set_aside_has_failed(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "in", files=2, rows=1)
     with pytest.raises(StageError, match=r"all 2 tasks were set aside, so the run has no result.*stage 'dies'"):
         run(source, tmp_path, Dies(*range(20)), LocalExecutor(2, "processes"))
     directory = RunDirectory(str(tmp_path / "run"))

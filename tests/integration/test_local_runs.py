@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tamis.backends.local import LocalExecutor
+from tamis.backends.substrates import threads
 from tamis.errors import DataError, PlanError, ResourceError, StageError
 from tamis.pipeline import Pipeline
 from tamis.runs.ledger import Ledger
@@ -385,6 +387,33 @@ def test_a_killed_worker_is_replaced_and_its_task_done_by_another(tmp_path: Path
     assert len(list(victims.iterdir())) == 4
     # A worker that dies while its last answer is on the way puts no blame on the task, and that is no failed try.
     assert 1 <= result.stage("victim").retries <= 4
+
+
+class SlowInbox(queue.SimpleQueue[Any]):
+    """Lets the thread that waits for it go on before the one that puts an end to it."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(item)
+        if item is None:
+            time.sleep(0.3)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_death_is_reported_whichever_thread_notes_it_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = threads._Thread
+    monkeypatch.setattr(threads, "_Thread", lambda: kind(inbox=SlowInbox()))
+    victim = tmp_path / "victim"
+
+    @processing_stage(name="dies_once")
+    def dies_once(task: DocumentBatch) -> DocumentBatch:
+        if not victim.exists():
+            victim.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+    result = run(tmp_path, [Make(1), dies_once], ("processes", 1))
+    assert len(rows(result)) == 10
+    assert result.stage("dies_once").retries == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,19 @@ def test_every_dropped_row_is_found_in_its_file(tmp_path: Path, executor: LocalE
     assert by_stage["pandas_filter"] == [n for n in range(444) if n % 5 == 0]
     assert by_stage["word_count"] == [n for n in range(444) if n % 5 and n % 11 < 4]
     assert {d["reason"] for d in dropped if d["stage"] == "pandas_filter"} == {"dropped by pandas_filter"}
+
+
+def test_rows_that_vanish_are_found_although_others_come_twice(tmp_path: Path) -> None:
+    class FirstHalfTwice(ProcessingStage[DocumentBatch, DocumentBatch]):
+        def process(self, task: DocumentBatch) -> Iterator[DocumentBatch]:
+            yield task.select([0, 1])
+            yield task.select([0, 1])
+
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(4)))
+    stages = [JsonlReader(str(tmp_path / "a.jsonl")), FirstHalfTwice(), JsonlWriter(str(tmp_path / "out"))]
+    run(tmp_path, stages, LocalExecutor(workers=0))
+    dropped = pq.read_table(tmp_path / "run" / "drops").to_pylist()
+    assert [(d["stage"], d["position"]) for d in dropped] == [("FirstHalfTwice", 18), ("FirstHalfTwice", 27)]
 
 
 def test_a_side_branch_catches_what_vanishes_in_a_users_stage(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tamis.backends.local import LocalExecutor
 from tamis.errors import DataError, PlanError
 from tamis.pipeline import Pipeline
 from tamis.runs.directory import RunDirectory
 from tamis.stages.function_decorators import processing_stage
+from tamis.stages.io import JsonlReader, JsonlWriter
 from tamis.tasks import DocumentBatch
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="files have owners on POSIX")
@@ -49,3 +51,17 @@ def test_a_directory_is_held_until_it_is_released(tmp_path: Path) -> None:
     second = RunDirectory.create("p", tmp_path / "run")
     assert second.run_id != first.run_id
     second.release()
+
+
+@pytest.mark.parametrize("run_dir", [None, "run"])
+def test_a_run_that_is_refused_leaves_no_directory_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_dir: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-000000.jsonl").write_text("{}\n")
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    pipeline = Pipeline("p", stages=[JsonlReader("a.jsonl"), JsonlWriter("out")])
+    with pytest.raises(PlanError, match="already holds files"):
+        pipeline.run(LocalExecutor(workers=0), run_dir=run_dir, progress="off")
+    assert [path.name for path in (tmp_path / (run_dir or ".tamis/runs")).iterdir() if path.name != "run.lock"] == []

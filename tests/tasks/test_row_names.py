@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,12 @@ def test_what_is_missing_is_what_was_left_out(sources: list[list[int]], data: st
     left = sorted(data.draw(st.sets(st.integers(0, len(names) - 1))))
     kept = [row for row in range(len(names)) if row not in left]
     assert missing_rows(names, [names.take(kept[::2]), names.take(kept[1::2])]).tolist() == left
+
+
+@pytest.mark.parametrize("position", [2**62, -1])
+def test_rows_at_any_position_are_missed(position: int) -> None:
+    names = RowNames(("a", "b", "c"), np.array([position, position, 0]), np.array([0, 1, 2], np.int32))
+    assert missing_rows(names, [names.take([0])]).tolist() == [1, 2]
 
 
 def test_a_row_is_there_if_a_piece_of_it_is() -> None:

@@ -137,3 +137,25 @@ def test_columns_with_dictionaries_are_compared() -> None:
     before = pa.table({"lang": pa.array(["en", "de", "fr"]).dictionary_encode()})
     after = pa.table({"lang": pa.array(["fr", "en"]).dictionary_encode()})
     assert parents_of(before, after).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [0, 0], [-1], [4], [3, 4]])
+def test_a_selection_that_would_mix_up_the_names_is_refused(batch: DocumentBatch, rows: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascending, each at most once, from 0 to 3"):
+        batch.select(rows)
+
+
+def test_a_table_of_other_rows_is_not_taken_for_the_same_ones(batch: DocumentBatch) -> None:
+    with pytest.raises(ValueError, match="1 rows for 4"):
+        batch.with_same_rows(batch.data.slice(0, 1))
+
+
+@pytest.mark.parametrize("parents", [[0], [0, 4], [-1, 0]])
+def test_parents_that_are_not_there_are_refused(batch: DocumentBatch, parents: list[int]) -> None:
+    with pytest.raises(ValueError, match="parents for 2 rows"):
+        batch.derived(pa.table({"text": ["a", "b"]}), parents)
+
+
+@pytest.mark.parametrize("kind", ["boolean", "bool[pyarrow]", object])
+def test_a_missing_value_in_a_mask_of_pandas_is_false(batch: DocumentBatch, kind: Any) -> None:
+    assert names(batch.keep(pd.Series([True, None, False, True], dtype=kind))) == ["in.jsonl:0", "in.jsonl:3"]

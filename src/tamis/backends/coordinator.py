@@ -231,7 +231,14 @@ class Coordinator:
         elif isinstance(event, SetupFailed):
             self._on_failed_setup(event)
         else:
-            self.registry.lose(event.worker)
+            self._lose(event.worker)
+
+    def _lose(self, worker: int) -> None:
+        """A worker is gone, through no fault of the assignments that it held: others get them."""
+        for ticket in self.registry.lose(worker):
+            assignment = self._dispatcher.take_back(ticket)
+            assert assignment is not None
+            self.scheduler.groups[assignment.group].ready.push(assignment.batch)
 
     def _on_done(self, event: Done) -> None:
         assignment = self._dispatcher.take_back(event.ticket)
@@ -373,10 +380,7 @@ class Coordinator:
 
     def _on_failed_setup(self, event: SetupFailed) -> None:
         worker = self.registry.workers.get(event.worker)
-        for ticket in self.registry.lose(event.worker):
-            assignment = self._dispatcher.take_back(ticket)
-            assert assignment is not None
-            self.scheduler.groups[assignment.group].ready.push(assignment.batch)
+        self._lose(event.worker)
         if worker is None:
             return
         for group in self.registry.groups_of(worker):

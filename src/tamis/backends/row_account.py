@@ -31,10 +31,12 @@ class RowAccount:
         self._made = 0
         self._names: list[Callable[[], RowNames]] = []
         self._traced = False
+        self._batches = 0
 
     def add(self, made: Task[Any]) -> None:
         """Add a task that the stage made."""
         self._made += made.num_items
+        self._batches += 1
         if not isinstance(made, TableTask):
             self.makes_files = True
         elif self._are_rows and made.has_names:
@@ -65,7 +67,12 @@ class RowAccount:
         if not self._are_rows or self.makes_files or self._makes_rows not in ("same", "split"):
             return
         accounted = self._made + sum(self.dropped_by.values())
-        if accounted == self._items and self._makes_rows == "same" and not self._traced:
+        if (
+            accounted == self._items
+            and self._makes_rows == "same"
+            and not self._traced
+            and self._batches <= len(self._tasks)  # the same row may be in several
+        ):
             return
         made = [names() for names in self._names]
         for task in self._tasks:

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.errors import DataError, PlanError, TamisError, redacted
-from tamis.runs.manifest import boot_id, read_manifest
+from tamis.runs.manifest import MANIFEST, boot_id, read_manifest
 from tamis.runs.mirror import LOCK, Mirror
 from tamis.runs.quarantine import quarantined_rows
 from tamis.runs.set_aside import SetAsideTask, tasks_set_aside
@@ -109,6 +109,7 @@ class RunDirectory:
         self.replaced_run = ""  # the id of the run that is removed, to start over
         self.manifest: dict[str, Any] = {}  # of the earlier starts of the run, if it is continued
         self._lock: Lock | None = None
+        self._is_new = False  # whether it was made for this run, with a name that no other has
         self._start = ""  # tells this start of a run on an object store from all others
 
     @classmethod
@@ -135,10 +136,12 @@ class RunDirectory:
 
     @classmethod
     def _made(cls, name: str, path: str | None, fresh: bool) -> RunDirectory:
+        is_new = path is None
         if path is None:
             path = _new_directory(os.path.join(".tamis", "runs"), name)
         mirror = None if is_local(path) else Mirror(path)
         directory = cls(absolute(path) if mirror is None else mirror.path, mirror)
+        directory._is_new = is_new
         os.makedirs(directory.path, mode=0o777 if mirror is None else 0o700, exist_ok=True)
         try:
             check_trusted(directory.path)
@@ -224,10 +227,18 @@ class RunDirectory:
             self.mirror.begin_scratch(self.scratch, self._start)
 
     def release(self) -> None:
-        """Give up the directory: the run is over. Doing it again changes nothing."""
+        """Give up the directory: the run is over. Doing it again changes nothing.
+
+        Of a run that was refused before it began, nothing stays.
+        """
         if self._lock is not None:
+            has_begun = os.path.exists(os.path.join(self.path, MANIFEST))
+            if not has_begun:
+                _remove_empty(self.scratch)
             self._lock.release()
             self._lock = None
+            if not has_begun and self._is_new:
+                _remove_empty(self.path)
         if self.mirror is not None:
             self.mirror.release()
 
@@ -334,6 +345,13 @@ def scratch_elsewhere(path: str) -> str:
         return ""
     # Only a folder that was made for this run is ever used or removed.
     return place if base_name(place).startswith(f"{base_name(path)}-") else ""
+
+
+def _remove_empty(directory: str) -> None:
+    """Remove a local directory if there is nothing in it."""
+    if is_local(directory):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
 
 
 def _new_directory(parent: str, name: str) -> str:

@@ -72,6 +72,8 @@ def truth_values(mask: Any) -> NDArray[np.bool_]:
         return numpy_array(mask.fill_null(False)).astype(np.bool_)
     if hasattr(mask, "to_arrow"):
         return truth_values(mask.to_arrow())
+    if hasattr(getattr(mask, "dtype", None), "na_value") and hasattr(mask, "fillna"):
+        mask = mask.fillna(False)  # of pandas, whose NA is neither true nor false
     values = np.asarray(mask)
     if values.dtype == object:
         return np.fromiter((bool(value) and value == value for value in values), np.bool_, len(values))

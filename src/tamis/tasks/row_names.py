@@ -203,8 +203,13 @@ def missing_rows(before: RowNames, after: Sequence[RowNames]) -> NDArray[np.int6
         texts = made.to_texts()
         present = {prefix for text in texts[len(before) :] for prefix in _prefixes(text)}
         return np.array([row for row, text in enumerate(texts[: len(before)]) if text not in present], np.int64)
-    codes = np.zeros(len(made), np.int64) if made.codes is None else made.codes.astype(np.int64)
-    keys = np.unique(np.stack([codes, made.positions]), axis=1, return_inverse=True)[1].reshape(-1)
+    keys = made.positions
+    if made.codes is not None:
+        codes, span = made.codes.astype(np.int64), int(keys.max(initial=0)) + 1
+        if span * len(made.sources) < 2**63 and keys.min(initial=0) >= 0:
+            keys = codes * span + keys
+        else:
+            keys = np.unique(np.stack([codes, keys]), axis=1, return_inverse=True)[1].reshape(-1)
     return np.flatnonzero(~np.isin(keys[: len(before)], keys[len(before) :]))
 
 

@@ -119,6 +119,11 @@ class TableTask(Task[pa.Table]):
         ['a', 'c']
         """
         chosen = np.asarray(rows, np.int64)
+        if len(chosen) and (chosen[0] < 0 or chosen[-1] >= self.num_items or not (chosen[1:] > chosen[:-1]).all()):
+            raise ValueError(
+                f"select(): row numbers must be ascending, each at most once, from 0 to {self.num_items - 1}; "
+                "for another order or for copies: derived(table.take(rows), rows)"
+            )
         if self._selection is not None:
             chosen = self._selection[chosen]
         elif len(chosen) == self._table.num_rows:
@@ -206,6 +211,8 @@ class TableTask(Task[pa.Table]):
 
     def with_same_rows(self, table: pa.Table) -> Self:
         """The same rows, in the same order, with other values or columns."""
+        if table.num_rows != self.num_items:
+            raise ValueError(f"with_same_rows(): {table.num_rows} rows for {self.num_items}; see derived()")
         names = None if self._names is None else self.names
         made = self._like(table, names)
         if names is None and self._origin is not None:
@@ -235,9 +242,16 @@ class TableTask(Task[pa.Table]):
         >>> pieces.names.to_texts()
         ['x:0/0', 'x:0/1']
         """
-        numbers = np.asarray(parents, np.int64)
+        numbers, table = np.asarray(parents, np.int64), as_table(table)
+        if len(numbers) != table.num_rows or (
+            len(numbers) and not 0 <= numbers.min() <= numbers.max() < self.num_items
+        ):
+            raise ValueError(
+                f"derived(): {len(numbers)} parents for {table.num_rows} rows; "
+                f"each must be the number of a row, from 0 to {self.num_items - 1}"
+            )
         names = self.names
-        made = self._like(as_table(table), None if names is None else names.divided(numbers))
+        made = self._like(table, None if names is None else names.divided(numbers))
         made._parents = numbers
         made.dropped, made.scored = list(self.dropped), list(self.scored)
         return made

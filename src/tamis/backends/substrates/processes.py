@@ -189,8 +189,11 @@ class ProcessSubstrate(ThreadSubstrate):
                 state.begun.pop(ticket, None)
                 state.sent.pop(ticket, None)
                 self._events.put(Done(ticket, outcome))
-        inbox.put(None)  # ends the sending thread
-        if self._closing or state.stopping:
+        was_asked_to_end = (
+            self._closing or state.stopping
+        )  # before the sending thread, which ends now, notes that it did
+        inbox.put(None)
+        if was_asked_to_end:
             return
         running = tuple(state.begun) or tuple(state.sent)[:1]
         why, running = self._killed.get(worker) or (_cause_of_death(state.process), running)
