@@ -198,6 +198,18 @@ def test_the_likeliest_labels(trained: Callable[[str], str]) -> None:
         load_fasttext(path, "a test").predict_top(column, 0)
 
 
+@pytest.mark.parametrize("shape", ["tree", "subwords", "sampled"])
+@pytest.mark.parametrize("least", [0.0, 1e-6, 0.2])
+def test_the_package_gives_as_many_labels(trained: Callable[[str], str], shape: str, least: float) -> None:
+    """Issue 13: a model with a tree of labels gave labels below 1e-5, which fastText leaves out."""
+    path = trained(shape)
+    column = pa.array(["the library", "the of library open every day " * 20, "图 unseen", "", "jeden Tag " * 40])
+    labels, _ = load_fasttext(path, "a test").predict_top(column, 5, min_probability=least)
+    package = fasttext.load_model(path)
+    expected = [package.predict(text, k=5, threshold=least)[0] for text in column.to_pylist()]
+    assert [len(row) for row in labels.to_pylist()] == [len(names) for names in expected]
+
+
 def test_no_rows(trained: Callable[[str], str]) -> None:
     model, column = load_fasttext(trained("subwords"), "a test"), pa.array([], pa.string())
     labels, scores = model.predict(column)
