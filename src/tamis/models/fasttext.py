@@ -91,8 +91,8 @@ class FastTextModel:
         Args:
             column: Texts.
             k: The most labels per text.
-            min_probability: The lowest probability of a label that is given. As in fastText, a model with a tree of labels
-                gives none below 1e-5.
+            min_probability: The lowest probability of a label that is given. A model with a tree of labels gives none
+                below 1e-5, as in fastText.
             max_bytes: How much of each text is looked at, in bytes from its beginning; ``None`` for all of it.
         """
         if k < 1:
