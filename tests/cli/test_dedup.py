@@ -157,7 +157,9 @@ def test_rows_with_similar_embeddings(data: Path, capsys: pytest.CaptureFixture[
     assert (shown["rows"], shown["removed"], shown["groups"]) == (65, 25, 15)
     assert all(row.keys() == {"id", "text"} for row in written(Path("unique")))
     assert dedup("semantic", "in", "other", "--embedding-field", "vector") == 1
-    assert "needs the column 'vector', which is not there" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "there is no column 'vector', only id, text" in shown
+    assert "--embedding-field. Or embed the texts first: --model hashed" in shown
 
 
 def test_completion_knows_the_ways_to_deduplicate() -> None:

@@ -198,6 +198,21 @@ def test_the_likeliest_labels(trained: Callable[[str], str]) -> None:
         load_fasttext(path, "a test").predict_top(column, 0)
 
 
+@pytest.mark.parametrize("loss", ["hs", "softmax", "ova"])
+@pytest.mark.parametrize("least", [0.0, 0.2])
+def test_the_package_gives_as_many_labels(tmp_path: Path, loss: str, least: float) -> None:
+    """Issue 13: a model with a tree of labels gave labels below 1e-5, which fastText leaves out."""
+    lines = [f"__label__l{n % 5} only{n % 5} {WORDS[n % 19]}" for n in range(400)]
+    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    source, path = str(tmp_path / "train.txt"), str(tmp_path / f"{loss}.bin")
+    package = fasttext.train_supervised(source, loss=loss, dim=8, epoch=60, lr=1.0, thread=12, verbose=0)
+    package.save_model(path)
+    column = pa.array(["only1", "only2 only2 the", "only3 day only0", "", "unseen"])
+    labels, _ = load_fasttext(path, "a test").predict_top(column, 5, min_probability=least)
+    expected = [package.predict(text, k=5, threshold=least)[0] for text in column.to_pylist()]
+    assert [len(row) for row in labels.to_pylist()] == [len(names) for names in expected]
+
+
 def test_no_rows(trained: Callable[[str], str]) -> None:
     model, column = load_fasttext(trained("subwords"), "a test"), pa.array([], pa.string())
     labels, scores = model.predict(column)

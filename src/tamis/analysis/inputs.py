@@ -37,6 +37,8 @@ _ENDINGS: Final = {
     "tsv": (".tsv",),
     "text": TextReader.extensions,
 }
+_TEXT_HINT: Final = "Name the column with the text: --text-field (text_field in Python)."
+
 _ALL: Final = 2**64
 _LOOKED_AT_FILES: Final = 1000
 _MANY_SPLITS: Final = 8
@@ -132,15 +134,18 @@ def whole_blocks(reader: Reader) -> Reader:
     return replace(reader, blocksize=None)
 
 
-def check_columns(reader: Reader, text_field: str) -> list[str] | None:
-    """The columns of the input, as far as its first file shows; an error if the one with the text is not there."""
+def check_columns(reader: Reader, field: str, hint: str = _TEXT_HINT) -> list[str] | None:
+    """The columns of the input, as far as its first file shows; an error if a column is not there.
+
+    Args:
+        reader: What reads it.
+        field: The name of the column, by default that with the text.
+        hint: What to do if it is not there.
+    """
     columns = reader.columns() or []
-    if columns and text_field not in columns:
-        near = did_you_mean(text_field, columns)
-        raise ColumnError(
-            f"there is no column {text_field!r}, only {', '.join(columns)}.{near}\n"
-            "  Name the column with the text: --text-field (text_field in Python)."
-        )
+    if columns and field not in columns:
+        near = did_you_mean(field, columns)
+        raise ColumnError(f"there is no column {field!r}, only {', '.join(columns)}.{near}\n  {hint}")
     return columns or None
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tamis.stages.base import ProcessingStage
     from tamis.stages.io.readers import Reader
 
+_EMBEDDINGS_HINT: Final = (
+    "Name the column with the vectors: --embedding-field. Or embed the texts first: --model hashed, or another model."
+)
 _OF_ROWS: Final = ("exact", "fuzzy", "semantic")
 """The ways to remove whole rows."""
 
@@ -58,7 +61,7 @@ def stage_settings(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
 
 
 def reader_of(arguments: argparse.Namespace) -> Reader:
-    """What reads the input; an error if it does not have the column with the text."""
+    """What reads the input; an error if it does not have the column with the text, or with the embeddings."""
     from tamis.analysis.inputs import check_columns, reader_for
 
     text_field = getattr(arguments, "text_field", "text")
@@ -66,6 +69,8 @@ def reader_of(arguments: argparse.Namespace) -> Reader:
     reader = reader_for(paths, arguments.input_format, text_field, whole=True, option="--input-format")
     if arguments.kind != "semantic" or arguments.model:
         check_columns(reader, text_field)
+    else:
+        check_columns(reader, getattr(arguments, "embedding_field", "embeddings"), _EMBEDDINGS_HINT)
     return reader
 
 

@@ -91,15 +91,18 @@ class FastTextModel:
         Args:
             column: Texts.
             k: The most labels per text.
-            min_probability: The lowest probability of a label that is given.
+            min_probability: The lowest probability of a label that is given. A model with a tree of labels gives none
+                below 1e-5, as in fastText.
             max_bytes: How much of each text is looked at, in bytes from its beginning; ``None`` for all of it.
         """
         if k < 1:
             raise ValueError(f"predict_top(k={k}): must be at least 1")
-        found = self.probabilities(column, max_bytes)
-        order = np.argsort(-found, axis=1, kind="stable")[:, :k]
-        scores = np.take_along_axis(found, order, axis=1)
-        given = (scores > 0) & (scores >= min_probability)
+        least = _log(np.array([min_probability]))[0]  # as fastText compares
+        parts = [(np.zeros((0, len(self.labels)), np.float32), np.zeros(0, np.bool_))]
+        likely, known = map(np.concatenate, zip(*parts, *self._likelihoods(column, max_bytes), strict=True))
+        order = np.argsort(-likely, axis=1, kind="stable")[:, :k]
+        chosen = np.take_along_axis(likely, order, axis=1)
+        scores, given = _exp(chosen), known[:, None] & (chosen >= least)
         offsets = pa.array(np.concatenate(([0], np.cumsum(given.sum(axis=1)))), pa.int32())
         names = self._names.take(pa.array(order[given]))
         return pa.ListArray.from_arrays(offsets, names), pa.ListArray.from_arrays(offsets, pa.array(scores[given]))

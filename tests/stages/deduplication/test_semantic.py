@@ -16,7 +16,7 @@ from tamis import Pipeline
 from tamis.backends.local import LocalExecutor
 from tamis.errors import ColumnError, DataError, PlanError
 from tamis.kernels.products import products_on
-from tamis.stages.deduplication.semantic import RankingStrategy, SemanticDeduplication, SemanticDeduplicationStage
+from tamis.stages.deduplication.semantic import RankingStrategy, SemanticDeduplication, SemanticDeduplicationStage, fit
 from tamis.stages.deduplication.semantic import cell as cells
 from tamis.stages.io import JsonlReader, JsonlWriter, ParquetReader
 from tamis.testing import run_stage
@@ -68,6 +68,21 @@ def test_rows_that_stay_are_those_of_the_definition(eps: float, n_clusters: int 
         assert {dropped.reason for dropped in run.dropped} == {"semantic duplicate"}
 
 
+def test_clusters_that_would_need_many_copies_only_rank() -> None:
+    """Issue 13: with a wide eps and the number of clusters given, each row was copied to nearly all clusters."""
+    matrix = np.random.default_rng(3).normal(size=(400, 24)) * 0.25 + 1
+    stage = {"eps": 0.1, "n_clusters": 40, "which_to_keep": "easy"}
+    run = run_stage(SemanticDeduplication(**stage), rows_of(matrix))
+    counted = {name: value for stats in run.stages for name, value in stats.custom.items()}
+    assert (counted["clusters"], counted["cells"]) == (40, 1)
+    assert counted["copies"] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "_MOST_COPIES", 1e9)  # compared in all clusters, with the same ranks
+        everywhere = run_stage(SemanticDeduplication(**stage), rows_of(matrix))
+    assert ids(run) == ids(everywhere)
+    assert 1 < len(ids(run)) < 400
+
+
 def test_without_borders_pairs_are_lost() -> None:
     matrix = vectors(4, 400)
     stage = {"eps": 0.02, "n_clusters": 40, "keep": "first"}
@@ -90,6 +105,7 @@ def test_removed_rows_remove_others_if_that_is_asked_for() -> None:
 
 def test_a_cloud_of_similar_rows_across_many_borders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "_MOST_OPEN", 2)
+    monkeypatch.setattr(fit, "_MOST_COPIES", 1e9)
     rng = np.random.default_rng(6)
     matrix = np.ones((500, 4)) + rng.normal(size=(500, 4)) * 0.12
     for eps in (0.004, 0.02):

@@ -135,6 +135,8 @@ def _add_queued(queue, first, last, word_count, kept, is_pruned, vectors, dim, r
         entry = i * _FIELDS
         end, kind = int64(queue[entry + _END]), int64(queue[entry + _KIND])
         if kind == _DIRECT:
+            if i + 1 < last and int64(queue[entry + _FIELDS + _KIND]) == _DIRECT:
+                continue  # the rows of neighbours are added together
             added += _add_rows(rows, begin, end, word_count, kept, is_pruned, vectors, dim, hidden)
         else:
             place = int64(queue[entry + _PLACE] >> uint64(53))

@@ -23,17 +23,16 @@ _LOWER_HALF = uint64(0xFFFFFFFF)
 
 @helper
 def up_to_8(text, start, length):
-    """The first bytes of a word, at most eight, as a number; 0 if there are none."""
-    if length >= 8:
-        return load64(text, start)
-    return load64(text, start) & (FULL >> uint64(64 - 8 * length)) if length > 0 else uint64(0)
+    """The first bytes of a word, at most eight, as a number; 0 if there are none. Eight bytes are read."""
+    missing = uint64(4 * (8 - min(max(length, 0), 8)))
+    return load64(text, start) & (FULL >> missing >> missing)  # two shifts: one by 64 is not defined
 
 
 @helper
 def tag_of(text, start, length):
     """The tag of a word, where it is in a slot."""
     if length <= _EXACT:
-        return up_to_8(text, start + 8, length - 8) << uint64(32)
+        return up_to_8(text, start + min(length, 8), length - 8) << uint64(32)  # no more bytes than follow a word
     return (piece_hash(text, start + 8, length - 8) & ~_LOWER_HALF) | _IS_HASH
 
 

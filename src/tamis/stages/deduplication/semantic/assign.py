@@ -48,7 +48,7 @@ def distances_from(centroids: Centroids, vectors: Vectors, homes: Places) -> tup
 
 @dataclass
 class AssignVectors(ScratchStage[FileGroup, FileGroup]):
-    """Write vectors by cluster.
+    """Write vectors by cluster, or by the cell in which they are compared, if cells are not the clusters.
 
     Args:
         folder: The folder of the deduplication.
@@ -67,11 +67,14 @@ class AssignVectors(ScratchStage[FileGroup, FileGroup]):
     def setup(self, worker_metadata: WorkerMetadata | None = None) -> None:
         super().setup(worker_metadata)
         self._centroids: Centroids | None = None
+        self._cells: Centroids | None = None
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
         length = task.reader_config["length"]
         if self._centroids is None:
             self._centroids = Centroids(read_centroids(task.reader_config["centroids"], length), device_of(self))
+            cells = task.reader_config["cells"]
+            self._cells = Centroids(read_centroids(cells, length), device_of(self)) if cells else self._centroids
         if task.reader_config["others"] and not any(task.order[1:]) and task.order[-1] == 0:
             self.log_metric("vectors_of_other_lengths", task.reader_config["others"])
         most = max(share_of_memory(self.memory_bytes) // 8, 2**22)
@@ -92,10 +95,11 @@ class AssignVectors(ScratchStage[FileGroup, FileGroup]):
     def _placed(self, file: int, table: pa.Table, matrix: Vectors) -> tuple[pa.Table, Vectors, Places]:
         """Some vectors and their copies: what is known of them, the vectors, and the number of the cluster of each."""
         assert self._centroids is not None
-        if self.reach and len(self._centroids) > 1:
-            homes, copied, cells = self._centroids.near(matrix, self.reach)
+        assert self._cells is not None
+        if self.reach and len(self._cells) > 1:
+            homes, copied, cells = self._cells.near(matrix, self.reach)
         else:
-            homes = self._centroids.nearest(matrix)
+            homes = self._cells.nearest(matrix)
             copied = cells = np.zeros(0, np.int64)
         self.log_metric("copies", len(copied))
         rows = np.concatenate([np.arange(len(matrix)), copied])
@@ -104,7 +108,8 @@ class AssignVectors(ScratchStage[FileGroup, FileGroup]):
         is_shared[copied] = True
         known = table.drop_columns(["vector", "key", "row"])
         if self.distances or self.ranking.needs_distances:
-            cosine, l2 = distances_from(self._centroids, matrix, homes)
+            nearest = homes if self._cells is self._centroids else self._centroids.nearest(matrix)
+            cosine, l2 = distances_from(self._centroids, matrix, nearest)
             found: dict[str, NDArray[Any]] = {**self.ranking.of_distances(cosine, l2)}
             found |= {f"{CARRIED}{L2_DISTANCE}": l2, f"{CARRIED}{COSINE_DISTANCE}": cosine} if self.distances else {}
             for name, values in found.items():

@@ -27,13 +27,14 @@ from tamis.stages.exchange.files import (
     write_cells,
 )
 from tamis.stages.io.paths import join
-from tamis.stages.scratch import read_file
+from tamis.stages.scratch import exists, read_file
 from tamis.stages.spill import SUFFIX, ScratchSource, spilled_files
 from tamis.tasks import FileGroup, FileSlice
 from tamis.tasks.storage import format_order
 
 __all__ = [
     "VectorFiles",
+    "cells_file",
     "centroids_file",
     "device_of",
     "open_vectors",
@@ -105,6 +106,8 @@ class VectorFiles(ScratchSource[FileGroup]):
         if not found.rows:
             return
         config = {"length": found.length, "others": found.others, "centroids": centroids_file(directory, self.round)}
+        cells = cells_file(directory)
+        config["cells"] = cells if exists(cells) else None
         yield from self._groups(directory, found, config)
 
     def _groups(self, directory: str, found: Vectorized, config: dict[str, Any]) -> Iterator[FileGroup]:
@@ -133,6 +136,11 @@ def pieces_of(parts: Parts, length: int) -> Iterator[tuple[int, pa.Table, Vector
 def centroids_file(directory: str, rounds: int) -> str:
     """The file with the centres after so many rounds over all vectors."""
     return join(directory, "centroids", format_order((rounds,)) + SUFFIX)
+
+
+def cells_file(directory: str) -> str:
+    """The file with the centres of the cells in which rows are compared, if these are not those of the clusters."""
+    return join(directory, "cell-centroids", format_order((0,)) + SUFFIX)
 
 
 def write_centroids(final: str, centroids: Vectors) -> Publish:

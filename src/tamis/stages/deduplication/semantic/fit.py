@@ -18,6 +18,7 @@ from tamis.kernels.kmeans import ClusterSums, KMeans
 from tamis.stages.base import WorkerMetadata
 from tamis.stages.deduplication.semantic.files import (
     VectorFiles,
+    cells_file,
     centroids_file,
     device_of,
     open_vectors,
@@ -161,11 +162,14 @@ class FitClusters(ScratchStage[FileGroup, FileGroup]):
         kmeans: How; the number of clusters is that of the task.
         reach: How near to the region of another centre a vector is when it is copied there.
         is_chosen: Whether there may be fewer clusters, if many vectors lie near to several regions.
+        has_cells: Whether rows may be compared in fewer and larger cells than the clusters then, which remain as they
+            are.
     """
 
     kmeans: KMeans
     reach: float
     is_chosen: bool
+    has_cells: bool = False
     gpu_is_optional: ClassVar[bool] = True
 
     def process(self, task: FileGroup) -> Iterator[Publish]:
@@ -173,19 +177,29 @@ class FitClusters(ScratchStage[FileGroup, FileGroup]):
         keys, vectors = _sorted_sample(task.reader_config["parts"], length)
         device = device_of(self)
         centroids = self._fitted(vectors, clusters, device)
-        if self.is_chosen and clusters > 1:
-            rows = task.reader_config["rows"]
-            cost = self._cost(centroids, vectors, rows, device)
-            while clusters > 1:
-                clusters = max(1, clusters // 4)
-                fewer = self._fitted(vectors, clusters, device)
-                other = self._cost(fewer, vectors, rows, device)
-                if other >= cost and math.isfinite(cost):
-                    break
-                centroids, cost = fewer, other
+        rows = task.reader_config["rows"]
+        if self.is_chosen:
+            centroids = self._cheaper(centroids, vectors, rows, device)
+        elif self.has_cells and not math.isfinite(self._cost(centroids, vectors, rows, device)):
+            cells = self._cheaper(centroids, vectors, rows, device)
+            self.log_metric("cells", len(cells))
+            yield write_centroids(cells_file(self._directory), cells)
         self.log_metric("clusters", len(centroids))
         self.log_metric("vectors_fitted", len(keys))
         yield write_centroids(centroids_file(self._directory, 0), centroids)
+
+    def _cheaper(self, centroids: Vectors, vectors: Vectors, rows: int, device: str) -> Vectors:
+        """Fewer centres, if comparing so many rows takes less work then."""
+        clusters = len(centroids)
+        cost = self._cost(centroids, vectors, rows, device) if clusters > 1 else 0.0
+        while clusters > 1:
+            clusters = max(1, clusters // 4)
+            fewer = self._fitted(vectors, clusters, device)
+            other = self._cost(fewer, vectors, rows, device)
+            if other >= cost and math.isfinite(cost):
+                break
+            centroids, cost = fewer, other
+        return centroids
 
     def _fitted(self, vectors: Vectors, clusters: int, device: str) -> Vectors:
         if clusters == 1:

@@ -48,7 +48,8 @@ class SemanticDeduplication(CompositeStage[TableTask, TableTask]):
     Args:
         id_field: For NeMo Curator's scripts: a column that must be there. Rows have names of their own.
         embedding_field: The column with the vectors: lists of numbers.
-        n_clusters: How many clusters; chosen from the number of rows when not given.
+        n_clusters: How many clusters; chosen from the number of rows when not given. Where so many would need many
+            copies of vectors near to borders, rows are compared in fewer and larger cells; the clusters only rank then.
         eps: How far from 1 the cosine of similar vectors may be.
         which_to_keep: Which row of a pair stays: ``"hard"``, the one further away from the centre of its cluster,
             ``"easy"``, the one nearer to it, or ``"random"``.
@@ -157,7 +158,7 @@ class SemanticDeduplication(CompositeStage[TableTask, TableTask]):
             "sample files": SampleFiles(*sample),
             "sample": SampleVectors(folder),
             "whole sample": SampleToFit(*sample),
-            "fit": self._on_gpu(FitClusters(folder, self._kmeans(), reach, self.n_clusters is None)),
+            "fit": self._on_gpu(FitClusters(folder, self._kmeans(), reach, self.n_clusters is None, bool(reach))),
             **{name: self._on_gpu(stage) for name, stage in rounds(folder, memory, self.refine_rounds).items()},
             "files": VectorFiles(folder, memory, self.refine_rounds),
             "assign": self._on_gpu(AssignVectors(folder, self._ranking(), reach, memory)),
