@@ -297,7 +297,7 @@ def sealed(envelope: Envelope) -> Parcel:
     if not isinstance(task, TableTask):
         return Parcel(envelope.vertex, False, [replace(envelope, payload=None)], pa.py_buffer(pickled(task)))
     table = task.data if task.names is None else task.names.added_to(task.data)
-    shell = task.select([]).named("")
+    shell = task.select([]) if task.names is None else task.select([]).named("")
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -314,7 +314,7 @@ def open_parcel(parcel: Parcel) -> list[Task[Any]]:
     table, names = RowNames.taken_from(pa.ipc.open_stream(parcel.body).read_all())
     task = decode_payload(shell)
     assert isinstance(task, TableTask)
-    task = task.with_same_rows(table)
+    task = task.with_table(table)
     return [task if names is None else task.named(names)]
 
 

@@ -57,7 +57,7 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
         yield ray
         return
     wanted = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **(settings or {})}
-    before = {name: os.environ.get(name) for name in wanted}
+    before = dict(os.environ)
     os.environ.update(wanted)
     # "local" ignores clusters of other users that happen to run on this machine.
     address = os.environ.get("RAY_ADDRESS") or "local"
@@ -71,11 +71,16 @@ def connected(what: str, settings: dict[str, str] | None = None) -> Iterator[Any
         yield ray
     finally:
         ray.shutdown()
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in {name for name in os.environ if _is_set_by_ray(name)} | wanted.keys():
+            if name in before:
+                os.environ[name] = before[name]
             else:
-                os.environ[name] = value
+                os.environ.pop(name, None)
+
+
+def _is_set_by_ray(name: str) -> bool:
+    """Whether Ray may set an environment variable when it starts: for its own processes, and to be debugged."""
+    return name.startswith("RAY_") or name == "PYTHONBREAKPOINT"
 
 
 class RaySession:
