@@ -24,6 +24,8 @@ def kernel(number):
     return number + answer()
 """
 TOY_SIGNATURE = """
+from tamis.kernels.arguments import Number
+
 SIGNATURES["toy"] = Signature(number=Number())
 """
 TOY_HELPER = """
@@ -43,7 +45,7 @@ def own_package(tmp_path: Path) -> Path:
     shutil.copy(PACKAGE / "__init__.py", root / "__init__.py")
     (root / "kernels" / "sources" / "toy.py").write_text(TOY, encoding="utf-8")
     (root / "kernels" / "sources" / "toy_helper.py").write_text(TOY_HELPER.format(answer=1), encoding="utf-8")
-    with (root / "kernels" / "signatures.py").open("a", encoding="utf-8") as signatures:
+    with (root / "kernels" / "signatures" / "__init__.py").open("a", encoding="utf-8") as signatures:
         signatures.write(TOY_SIGNATURE)
     return tmp_path
 
@@ -186,8 +188,9 @@ def test_the_name_of_a_compiled_kernel_changes_with_every_module_it_is_made_of()
         for node in ast.walk(ast.parse((kernels / file).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tamis"):
                 parent = (node.module or "").removeprefix("tamis.kernels").replace(".", "/").lstrip("/")
+                package = f"{parent}/__init__.py" if (kernels / parent).is_dir() else f"{parent}.py"
                 modules = (
-                    [f"{parent}.py"]
+                    [package]
                     if parent and parent != "sources"
                     else [f"{parent}/{name.name}.py".lstrip("/") for name in node.names]
                 )
