@@ -27,6 +27,9 @@ class Finished:
     def was_retried(self, key: str) -> bool:
         return False
 
+    def is_needed_as_it_was(self, key: str) -> bool:
+        return False
+
     def peek(self, key: str, tasks: list[str]) -> FinishedBatch | None:
         return self.batches.get(key)
 
