@@ -5,8 +5,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# The pure-Python benchmarks of a test run are not worth more than the machine has.
-JOBS ?= 2
+# One process has the tests on Ray, which mostly wait; the others share the rest.
+JOBS ?= 3
 
 .PHONY: quickstart test test-all chaos check lint format bench wheel clean
 
