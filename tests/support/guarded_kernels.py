@@ -548,7 +548,7 @@ def run_image_hashes(column: pa.Array) -> Any:
 
 def run_hamming(column: pa.Array) -> Any:
     hamming._ROOM, hamming._LARGE_ROOM, hamming._MOST_IN_RUN = 5, 2, 9
-    hashes = np.resize(hash_text_64(column), 60) & np.uint64(0xFF00FF00FF0F) if len(column) else np.zeros(0, np.uint64)
+    hashes = np.resize(hash_text_64(column), 24) & np.uint64(0xFF00FF00FF0F) if len(column) else np.zeros(0, np.uint64)
     return [[part.tolist() for part in hamming.similar_pairs(hashes, distance)] for distance in (0, 3)]
 
 
