@@ -18,7 +18,7 @@ import tamis.stages.text
 from tamis.errors import PlanError
 from tamis.models.text_classifier import Features
 from tamis.stages.base import ProcessingStage
-from tamis.stages.mixing import Sample, ScoreBuckets, ScoreEnsemble
+from tamis.stages.mixing import Resample, Sample, ScoreBuckets, ScoreEnsemble
 from tamis.stages.text import modifiers, sets
 from tamis.stages.text.columns import AddId, DropColumns, RenameColumns, SelectColumns
 from tamis.stages.text.decontamination import Benchmark, Decontaminate
@@ -95,6 +95,7 @@ CASES: dict[Any, tuple[Callable[[Path], Any], list[str]]] = {
         lambda folder: TrainedClassifier(classifier(folder), min_score={"one": 0.0}),
         ["x:0", "x:2", "x:3", "x:4"],
     ),
+    Resample: (lambda _: Resample("id", {"7": 2}, otherwise=0), ["x:0", "x:1", "x:0", "x:1"]),
     sets.GopherQuality: (lambda _: sets.GopherQuality(), []),
     sets.GopherRepetition: (lambda _: sets.GopherRepetition(), []),
     sets.C4Quality: (lambda _: sets.C4Quality(), []),
@@ -105,7 +106,6 @@ CASES: dict[Any, tuple[Callable[[Path], Any], list[str]]] = {
 }
 
 NEED_THE_WHOLE_INPUT = {"Blend", "GlobalShuffle"}
-MAKE_SEVERAL = {"Resample"}
 NEED_A_MODEL = ("models", "embedders", "classifiers", "causal_perplexity")
 """Modules of stages that need the weights of a model; they have tests of their own."""
 
@@ -154,7 +154,6 @@ def test_every_stage_from_batch_to_batch_is_tested_here() -> None:
     assert {cls.__name__ for cls in found} == {
         *(cls.__name__ for cls in CASES),
         *NEED_THE_WHOLE_INPUT,
-        *MAKE_SEVERAL,
         "TextStatistics",
     }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,8 +41,8 @@ class Resample(ProcessingStage[DocumentBatch, DocumentBatch]):
 
     >>> stage = Resample("quality", {"high": 2, "low": 0})
     >>> batch = DocumentBatch({"text": ["a", "b"], "quality": ["high", "low"]})
-    >>> [made["text"].to_pylist() for made in stage.process(batch) if isinstance(made, DocumentBatch)]
-    [['a'], ['a']]
+    >>> stage.process(batch)["text"].to_pylist()
+    ['a', 'a']
     """
 
     by: str
@@ -70,7 +71,19 @@ class Resample(ProcessingStage[DocumentBatch, DocumentBatch]):
     def adds_columns(self) -> list[str]:
         return [] if self.repeat_field is None else [self.repeat_field]
 
-    def process(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
+    def process(self, task: DocumentBatch) -> DocumentBatch:
+        """All copies in one batch, when it is called directly; a run has a batch for each, which takes no memory."""
+        made = list(self._copies(task))
+        copies = [each for each in made if isinstance(each, DocumentBatch)] or [self._copy(task, [], 0)]
+        whole = copy.copy(type(task).concat(copies))
+        whole.dropped = [*task.dropped, *(each for each in made if isinstance(each, Drop))]
+        return whole
+
+    def process_batch(self, tasks: list[DocumentBatch]) -> Iterator[DocumentBatch | Drop]:
+        for task in tasks:
+            yield from self._copies(task)
+
+    def _copies(self, task: DocumentBatch) -> Iterator[DocumentBatch | Drop]:
         wanted = self._wanted(task)
         whole = np.floor(wanted)
         keys = row_keys(task, self.id_fields, self.seed, "Resample")
@@ -80,8 +93,7 @@ class Resample(ProcessingStage[DocumentBatch, DocumentBatch]):
             rows = left_out[wanted[left_out] == number]
             yield Drop(task, rows, f"passed on {number:g} times" if number else "not wanted")
         for number in range(int(copies.max(initial=0))):
-            taken = task.select(np.flatnonzero(copies > number))
-            yield taken if self.repeat_field is None else self._numbered(taken, number)
+            yield self._copy(task, np.flatnonzero(copies > number), number)
 
     def _wanted(self, task: DocumentBatch) -> NDArray[np.float64]:
         """How often to pass on each row."""
@@ -97,6 +109,8 @@ class Resample(ProcessingStage[DocumentBatch, DocumentBatch]):
         wanted: NDArray[np.float64] = numbers[np.asarray(values.indices.fill_null(len(of_each)))]
         return wanted
 
-    def _numbered(self, batch: DocumentBatch, number: int) -> DocumentBatch:
-        assert self.repeat_field is not None
+    def _copy(self, task: DocumentBatch, rows: Sequence[int] | NDArray[np.int64], number: int) -> DocumentBatch:
+        batch = task.select(rows)
+        if self.repeat_field is None:
+            return batch
         return batch.with_column(self.repeat_field, arrow_array(np.full(batch.num_items, number, np.int32)))
