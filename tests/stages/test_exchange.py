@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from tamis.errors import DataError
 from tamis.pipeline import Pipeline
 from tamis.stages.deduplication.exact import ExactDeduplication
 from tamis.stages.exchange import Exchange, Rounds, map_side
+from tamis.stages.exchange.files import Rows
 from tamis.stages.io import JsonlReader
 from tamis.tasks import DocumentBatch, TableTask
 from tamis.testing import run_everywhere, run_stage
@@ -229,3 +231,13 @@ def test_duplicates_say_what_they_duplicate_whatever_the_block_size(tmp_path: Pa
         assert drops["score_text"].to_list() == [f"{tmp_path}/in.jsonl:{size * (n % 5)}" for n in range(5, 40)]
         seen.add(str(drops.drop("batch").to_dicts()))
     assert len(seen) == 1
+
+
+def test_each_piece_is_measured_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    nbytes = Rows.nbytes.fget
+    assert nbytes is not None
+    monkeypatch.setattr(Rows, "nbytes", property(lambda rows: measured.append(rows) or nbytes(rows)))
+    lots = list(Rows.lots((Rows(pa.table({"n": [number]})) for number in range(500)), 8 * 200))
+    assert [lot.table.num_rows for lot in lots] == [200, 200, 100]
+    assert len(measured) == 500

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import cloudpickle
@@ -69,6 +69,26 @@ class Rows:
     def concat(cls, pieces: Sequence[Rows]) -> Rows:
         """The rows of several pieces, one after the other."""
         return cls(put_together([p.table for p in pieces]), pieces[0].kind, pieces[0].dataset_name)
+
+    @classmethod
+    def lots(cls, pieces: Iterable[Rows], most_bytes: int) -> Iterator[Rows]:
+        """Pieces put together as long as they take so much memory at most; larger ones stay alone.
+
+        >>> pieces = [Rows(pa.table({"x": range(2)})) for _ in range(3)]
+        >>> [rows.table.num_rows for rows in Rows.lots(pieces, 32)]
+        [4, 2]
+        """
+        held: list[Rows] = []
+        total = 0
+        for piece in pieces:
+            nbytes = piece.nbytes  # asked for once: there may be as many pieces as tasks
+            if held and total + nbytes > most_bytes:
+                yield cls.concat(held)
+                held, total = [], 0
+            held.append(piece)
+            total += nbytes
+        if held:
+            yield cls.concat(held)
 
     def batch(self) -> TableTask:
         """The rows as a batch, with their names."""

@@ -145,11 +145,13 @@ class FilesToMerge(ScratchSource[FileGroup]):
         if len(files) * self.owner.partitions <= MERGE_ABOVE:
             return
         group: list[FileSlice] = []
+        total = 0
         for path, size, _ in files:
-            if group and sum(s.size for s in group) + size > MERGE_BYTES:
+            if group and total + size > MERGE_BYTES:
                 yield FileGroup([s.path for s in group], slices=tuple(group))
-                group = []
+                group, total = [], 0
             group.append(FileSlice(path, size=size))
+            total += size
         yield FileGroup([s.path for s in group], slices=tuple(group))
 
 

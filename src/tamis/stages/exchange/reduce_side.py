@@ -76,14 +76,8 @@ class LargeKey(Task[pa.Table]):
 
     def batches(self) -> Iterator[TableTask]:
         """The rows in the order of the input, in several batches."""
-        held: list[Rows] = []
-        for piece in self._pieces():
-            if held and sum(p.nbytes for p in held) + piece.nbytes > self.batch_bytes:
-                yield Rows.concat(held).batch()
-                held = []
-            held.append(piece)
-        if held:
-            yield Rows.concat(held).batch()
+        for rows in Rows.lots(self._pieces(), self.batch_bytes):
+            yield rows.batch()
 
     def _pieces(self) -> Iterator[Rows]:
         for rows in read_cells(self.data):
@@ -162,12 +156,16 @@ class ReadPartition(ScratchStage[FileGroup, Task[Any]]):
             files.append((finished.final, finished.nbytes))
             held.clear()
 
+        held_bytes = 0
         for piece in read_cells(cells):
             sample = sample or piece.with_table(piece.table.slice(0, 1))
             own = hash_rows(piece.table, self.owner.key_columns)
             hashes |= set(np.unique(own)[:2].tolist()) if len(hashes) < 2 else set()
-            if held and sum(p.nbytes for p, _ in held) + piece.nbytes > self.owner.partition_bytes // 2:
+            nbytes = piece.nbytes
+            if held and held_bytes + nbytes > self.owner.partition_bytes // 2:
                 write()
+                held_bytes = 0
+            held_bytes += nbytes
             held.append((piece, (_further_bits(own, level) % np.uint64(buckets)).astype(np.int64)))
         write()
         assert sample is not None

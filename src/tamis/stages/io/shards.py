@@ -153,13 +153,17 @@ class MergeShards(FileSink[FileGroup]):
     def _shards(self, tasks: list[FileGroup]) -> Iterator[list[FileGroup]]:
         """Pieces that make a shard: of the same directory and shape, consecutive, and together not too large."""
         open_shards: dict[tuple[str, str], list[FileGroup]] = {}
+        sizes: dict[tuple[str, str], int] = {}
         for task in tasks:
             key = (task.reader_config["directory"], task.reader_config["shape"])
             pieces = open_shards.setdefault(key, [])
-            if pieces and sum(p.weight for p in pieces) + task.weight > self.shard_bytes:
+            size = sizes.get(key, 0) + task.weight
+            if pieces and size > self.shard_bytes:
                 yield pieces
-                pieces = open_shards[key] = []
+                pieces, size = [], task.weight
+                open_shards[key] = pieces
             pieces.append(task)
+            sizes[key] = size
         yield from open_shards.values()
 
     def _join(self, pieces: list[FileGroup], schema: pa.Schema | None, sink: BinaryIO) -> None:

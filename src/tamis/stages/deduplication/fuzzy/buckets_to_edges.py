@@ -78,13 +78,17 @@ class MakeEdges(ProcessingStage[FileGroup, DocumentBatch]):
 
     def process(self, task: FileGroup) -> Iterator[DocumentBatch]:
         held: list[tuple[Ids, Ids]] = []
+        count = 0
         for path in task.data:
             for table in parquet_pieces(path, [self.id_field], self.read_kwargs):
                 held.append(_edges(table.column(0), self.id_field, path))
-                if sum(len(left) for left, _ in held) > _HELD_EDGES:
+                count += len(held[-1][0])
+                if count > _HELD_EDGES:
                     held = [_needed(held)]
-                    if len(held[0][0]) > _HELD_EDGES // 2:
+                    count = len(held[0][0])
+                    if count > _HELD_EDGES // 2:
                         yield self._batch(*held.pop())
+                        count = 0
         if held and len((edges := _needed(held))[0]):
             yield self._batch(*edges)
 

@@ -115,14 +115,8 @@ def _by_key(pieces: Iterable[Rows], count: int, folder: str, held_bytes: int) ->
 
 def gathered(pieces: Iterable[Rows], at_once: int, columns: Sequence[str]) -> Iterator[list[Hashes]]:
     """The columns of some pieces at a time."""
-    held: list[Rows] = []
-    for piece in slices_of(pieces, at_once):
-        held.append(piece)
-        if sum(rows.nbytes for rows in held) > at_once:
-            yield [numpy_array(Rows.concat(held).table.column(name)) for name in columns]
-            held = []
-    if held:
-        yield [numpy_array(Rows.concat(held).table.column(name)) for name in columns]
+    for rows in Rows.lots(slices_of(pieces, at_once), at_once):
+        yield [numpy_array(rows.table.column(name)) for name in columns]
 
 
 def _stars(ranges: Iterable[Iterable[Rows]], at_once: int) -> Iterator[tuple[Documents, Documents]]:

@@ -273,16 +273,11 @@ def _column_of(table: pa.Table, name: str, otherwise: NDArray[np.uint64]) -> NDA
 
 def _read(cells: pa.Table, at_once: int, again: Again | None = None) -> Iterator[pa.Table]:
     """The documents of some cells, about so many bytes at a time; without those of the index that do not count."""
-    held: list[Rows] = []
-    for rows in slices_of(read_cells(cells), at_once):
-        if again is not None:
-            rows = rows.with_table(rows.table.filter(arrow_array(again.counts(rows.table))))
-        held.append(rows)
-        if sum(piece.nbytes for piece in held) > at_once:
-            yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
-            held = []
-    if held:
-        yield Rows.concat(held).table.unify_dictionaries().combine_chunks()
+    pieces = slices_of(read_cells(cells), at_once)
+    if again is not None:
+        pieces = (rows.with_table(rows.table.filter(arrow_array(again.counts(rows.table)))) for rows in pieces)
+    for rows in Rows.lots(pieces, at_once):
+        yield rows.table.unify_dictionaries().combine_chunks()
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
         leaders, first = self._leaders(cells)
         names = _texts_of(first)
         found: list[pa.Table] = []
-        lot = 0
+        lot = pairs = 0
         for rows in slices_of(read_cells(cells), _COMPARED_AT_ONCE):
             document, leader = (numpy_array(rows.table.column(name)) for name in ("document", "leader"))
             other = np.flatnonzero(document != leader)
@@ -197,9 +197,10 @@ class ComparePairs(ScratchStage[FileGroup, FileGroup]):
                 "similarity": arrow_array(similarity[enough].astype(np.float32)),
             }
             found.append(pa.table(columns))
-            if sum(table.num_rows for table in found) >= _WRITTEN_AT_ONCE:
+            pairs += len(enough)
+            if pairs >= _WRITTEN_AT_ONCE:
                 yield from self._written(found, (*order, lot))
-                found, lot = [], lot + 1
+                found, lot, pairs = [], lot + 1, 0
         if found:
             yield from self._written(found, (*order, lot))
 

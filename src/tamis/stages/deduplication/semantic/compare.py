@@ -55,12 +55,14 @@ class CellFiles(ScratchSource[FileGroup]):
         most = max(share_of_memory(self.memory_bytes) // 16, 2**20)
         length = open_vectors(directory).length
         group: dict[int, Parts] = {}
-        number = 0
+        number = total = 0
         for cluster, parts in cell_parts(directory).items():
-            if group and sum(p.nbytes for p in group.values()) + parts.nbytes > most:
+            nbytes = parts.nbytes
+            if group and total + nbytes > most:
                 yield _group(group, number, length)
-                group, number = {}, number + 1
+                group, number, total = {}, number + 1, 0
             group[cluster] = parts
+            total += nbytes
         if group:
             yield _group(group, number, length)
 

@@ -24,7 +24,7 @@ from tamis.stages.deduplication.semantic.fit import FitClusters, SampleFiles, Sa
 from tamis.stages.deduplication.semantic.ranking import COSINE_DISTANCE, L2_DISTANCE, Ranking
 from tamis.stages.deduplication.semantic.stage import reach_of
 from tamis.stages.deduplication.semantic.vectors import CARRIED, WriteVectors, vectors_of
-from tamis.stages.exchange.files import Parts, put_together, read_cells
+from tamis.stages.exchange.files import Parts, Rows, read_cells
 from tamis.stages.io import FilePartitioningStage
 from tamis.stages.io.paths import absolute
 from tamis.stages.resources import Resources
@@ -177,14 +177,8 @@ class ClusterRows(ScratchStage[FileGroup, DocumentBatch]):
 
     def _tables(self, parts: Parts) -> Iterator[pa.Table]:
         most = max(share_of_memory(self.memory_bytes) // 4, 2**22)
-        held: list[pa.Table] = []
-        for rows in read_cells(parts.read()):
-            if held and sum(table.nbytes for table in held) + rows.table.nbytes > most:
-                yield put_together(held)
-                held = []
-            held.append(rows.table)
-        if held:
-            yield put_together(held)
+        for rows in Rows.lots(read_cells(parts.read()), most):
+            yield rows.table
 
     def _made(self, table: pa.Table, length: int) -> pa.Table:
         order = np.lexsort((numpy_array(table.column("document")), *by_name(table)))
