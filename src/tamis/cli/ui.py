@@ -25,20 +25,21 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         complain(f"port {arguments.port} cannot be used: {error}")
         return 1
-    write(f"Runs in {server.runs.place}")
-    write(server.address)
-    write("Only this machine can open this address. Ctrl-C ends the server.")
-    sys.stdout.flush()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)
-    thread.start()
-    if arguments.open:
-        import webbrowser
+    try:  # Ctrl-C may come as soon as the address is printed
+        write(f"Runs in {server.runs.place}")
+        write(server.address)
+        write("Only this machine can open this address. Ctrl-C ends the server.")
+        sys.stdout.flush()
+        thread.start()
+        if arguments.open:
+            import webbrowser
 
-        webbrowser.open(server.address)
-    try:
+            webbrowser.open(server.address)
         thread.join()
     except KeyboardInterrupt:
-        server.shutdown()
+        if thread.is_alive():
+            server.shutdown()
     finally:
         server.server_close()
     return 0
