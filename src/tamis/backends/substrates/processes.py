@@ -189,10 +189,8 @@ class ProcessSubstrate(ThreadSubstrate):
                 state.begun.pop(ticket, None)
                 state.sent.pop(ticket, None)
                 self._events.put(Done(ticket, outcome))
-        was_asked_to_end = (
-            self._closing or state.stopping
-        )  # before the sending thread, which ends now, notes that it did
-        inbox.put(None)
+        was_asked_to_end = self._closing or state.stopping  # read first: the sending thread sets it when it ends
+        inbox.put(None)  # ends the sending thread
         if was_asked_to_end:
             return
         running = tuple(state.begun) or tuple(state.sent)[:1]
